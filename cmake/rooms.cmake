@@ -19,7 +19,7 @@ endfunction()
 
 # strata_test(ROOM LABEL DEPS room… SOURCES file…): one test binary ROOM_LABEL_test; each of its
 # cases is a ctest of that label. Tests find their data through STRATA_SOURCE_DIR and
-# STRATA_DEPS_DIR.
+# STRATA_DEPS_DIR. Target tests_LABEL builds all binaries of a label.
 function(strata_test room label)
   cmake_parse_arguments(T "" "TIMEOUT" "DEPS;LIBS;SOURCES" ${ARGN})
   if(NOT T_TIMEOUT)
@@ -34,6 +34,10 @@ function(strata_test room label)
     target_link_libraries(${target} PRIVATE strata_${dep})
   endforeach()
   target_link_libraries(${target} PRIVATE ${T_LIBS})
+  if(NOT TARGET tests_${label})
+    add_custom_target(tests_${label})
+  endif()
+  add_dependencies(tests_${label} ${target})
   gtest_discover_tests(${target} TEST_PREFIX "${room}." DISCOVERY_MODE PRE_TEST
                        PROPERTIES LABELS ${label} TIMEOUT ${T_TIMEOUT})
 endfunction()

@@ -1,0 +1,35 @@
+# The front door. `make demo` and `make test` need nothing but a bare Debian or Ubuntu machine.
+JOBS ?= $(shell nproc)
+SOURCES = find src tests \( -name '*.cc' -o -name '*.h' \) -not -path '*/testdata/*'
+CLANG_FORMAT ?= clang-format-14
+
+.PHONY: setup setup-dev configure build tests test format format-check clean
+
+setup:
+	@tools/setup.sh
+
+setup-dev:
+	@tools/setup.sh --dev
+
+configure: setup
+	@cmake --preset release --log-level=WARNING
+
+# The binary alone: build/bin/strata.
+build: configure
+	@cmake --build build -j $(JOBS) --target strata
+
+tests: configure
+	@cmake --build build -j $(JOBS)
+
+# Every test but those labelled slow.
+test: tests
+	@ctest --test-dir build -j $(JOBS) -LE slow --output-on-failure
+
+format: setup-dev
+	@$(SOURCES) -print0 | xargs -0 $(CLANG_FORMAT) -i
+
+format-check: setup-dev
+	@$(SOURCES) -print0 | xargs -0 $(CLANG_FORMAT) --dry-run --Werror
+
+clean:
+	@rm -rf build build-clang build-asan build-tsan build-dev
