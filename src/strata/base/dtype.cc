@@ -69,13 +69,13 @@ uint16_t f32_to_bf16(float value) {
 float f16_to_f32(uint16_t bits) {
   int exponent = (bits >> 10) & 0x1f;
   int mantissa = bits & 0x3ff;
-  float sign = (bits & 0x8000) ? -1.0f : 1.0f;
-  if (exponent == 0x1f) {
-    uint32_t payload = uint32_t{0x7f800000} | (uint32_t(mantissa) << 13);
-    return std::bit_cast<float>(payload | (uint32_t(bits & 0x8000) << 16));
+  uint32_t sign = uint32_t(bits & 0x8000) << 16;
+  if (exponent == 0) {
+    float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
   }
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
-  return sign * std::ldexp(static_cast<float>(mantissa + 0x400), exponent - 25);
+  uint32_t widened = exponent == 0x1f ? 0xff : uint32_t(exponent) + 112;
+  return std::bit_cast<float>(sign | (widened << 23) | (uint32_t(mantissa) << 13));
 }
 
 uint16_t f32_to_f16(float value) {

@@ -164,6 +164,10 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
     writer.write(text);
     writer.commit();
   }
+  replace_file(temporary, path);
+}
+
+void replace_file(const fs::path& temporary, const fs::path& path) {
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     int error = errno;
     ::unlink(temporary.c_str());

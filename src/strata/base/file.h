@@ -60,6 +60,10 @@ class FileWriter {
 // directory: afterwards `path` holds either the old bytes or all of the new ones.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
+// Renames a finished, synced file over `path` and syncs the directory. When that fails, `temporary`
+// is removed and `path` is as before.
+void replace_file(const std::filesystem::path& temporary, const std::filesystem::path& path);
+
 // Builds a whole directory under a temporary sibling name with `fill(temporary)`, syncs it and
 // renames it to `path`. Throws already_exists when `path` exists and is not an empty directory; a
 // `fill` that throws leaves nothing behind.

@@ -1,6 +1,8 @@
 #include "strata/base/json.h"
 
 #include <cmath>
+#include <set>
+#include <vector>
 
 #include "strata/base/error.h"
 #include "strata/base/file.h"
@@ -49,17 +51,50 @@ int64_t as_int(const Json& v, const std::string& key, const std::string& where) 
   wrong_type(v, key, "an integer", where);
 }
 
+// The keys seen so far in each open object, outermost first.
+class KeyTracker {
+ public:
+  void observe(int depth, Json::parse_event_t event, const Json& parsed, const std::string& where) {
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start) {
+      seen_.resize(static_cast<size_t>(depth) + 1);
+      seen_.back().clear();
+    }
+    if (event != Event::key) return;
+    // A key is reported one level below the start of its object.
+    const auto& key = parsed.get_ref<const std::string&>();
+    require(seen_.at(static_cast<size_t>(depth) - 1).insert(key).second,
+            {.id = "json.duplicate_key",
+             .where = where,
+             .expected = "each key once in an object",
+             .got = "'" + key.substr(0, 200) + "' twice",
+             .code = Code::data_loss});
+  }
+
+ private:
+  std::vector<std::set<std::string>> seen_;
+};
+
 }  // namespace
 
-Json parse_json(std::string_view text, const std::string& where) {
-  int deepest = 0;
-  auto limit = [&](int depth, Json::parse_event_t, Json&) {
-    deepest = std::max(deepest, depth);
-    require(depth <= kMaxDepth, {.id = "json.depth",
-                                 .where = where,
-                                 .expected = "at most 512 nested levels",
-                                 .got = "more",
-                                 .code = Code::data_loss});
+Json parse_json(std::string_view text, const std::string& where, DuplicateKeys duplicates) {
+  // The library takes a NUL byte for the end of the text and would ignore what follows it.
+  size_t nul = text.find('\0');
+  require(nul == std::string_view::npos, {.id = "json.nul",
+                                          .where = where,
+                                          .expected = "JSON text",
+                                          .got = "a NUL byte at byte " + std::to_string(nul),
+                                          .code = Code::data_loss});
+  KeyTracker keys;
+  auto limit = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMaxDepth) {
+      fail({.id = "json.depth",
+            .where = where,
+            .expected = "at most 512 nested levels",
+            .got = "more",
+            .code = Code::data_loss});
+    }
+    if (duplicates == DuplicateKeys::refuse) keys.observe(depth, event, parsed, where);
     return true;
   };
   try {

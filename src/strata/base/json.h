@@ -11,9 +11,13 @@ namespace strata {
 
 using Json = nlohmann::ordered_json;
 
+// What to do with a key that an object holds twice: the last one wins, or data_loss naming it.
+enum class DuplicateKeys { last_wins, refuse };
+
 // Parses `text`; `where` (a path, or "file:line") prefixes the error. Throws data_loss naming the
 // byte offset. Nesting deeper than 512 levels is refused, so that no input exhausts the stack.
-Json parse_json(std::string_view text, const std::string& where);
+Json parse_json(std::string_view text, const std::string& where,
+                DuplicateKeys duplicates = DuplicateKeys::last_wins);
 
 // Reads and parses a file. Throws not_found, permission_denied or data_loss naming the path.
 Json read_json(const std::filesystem::path& path);
