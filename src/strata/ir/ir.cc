@@ -111,20 +111,9 @@ Node& Function::clone(const Node& source, Values operands) {
 
 std::unique_ptr<Region> Function::clone(const Region& source) {
   RegionScope scope(*this);
-  std::unordered_map<Value, Value, ValueHash> map;
-  for (const Value& p : source.params) map[p] = scope.parameter(p.type());
-  for (Node* n : post_order(source.results, &source)) {
-    if (n->def == &kParameter) continue;
-    Values operands;
-    for (const Value& v : n->operands) operands.push_back(map.at(v));
-    Node& copy = clone(*n, std::move(operands));
-    for (size_t i = 0; i < n->results.size(); ++i) {
-      map[n->result(static_cast<int>(i))] = copy.result(static_cast<int>(i));
-    }
-  }
-  Values results;
-  for (const Value& v : source.results) results.push_back(map.at(v));
-  Values captured = scope.close(std::move(results));
+  Values params;
+  for (const Value& p : source.params) params.push_back(scope.parameter(p.type()));
+  Values captured = scope.close(inline_region(*this, source, params));
   invariant(captured.empty(), "ir.open_region", "a closed region to copy");
   return scope.take();
 }
@@ -165,6 +154,46 @@ NameScope::NameScope(Function& function, std::string_view name)
 }
 
 NameScope::~NameScope() { function_.scope_.resize(length_); }
+
+LocationScope::LocationScope(Function& function, std::string location)
+    : function_(function), outer_(std::exchange(function.scope_, std::move(location))) {}
+
+LocationScope::~LocationScope() { function_.scope_ = std::move(outer_); }
+
+Values copy_values(Function& function, std::span<const Value> wanted, ValueMap& map) {
+  std::vector<std::pair<Node*, size_t>> stack;
+  Values out;
+  for (const Value& root : wanted) {
+    if (!map.contains(root)) stack.emplace_back(root.node, 0);
+    while (!stack.empty()) {
+      auto [n, at] = stack.back();
+      invariant(n->def != &kParameter, "ir.copy_parameter", "every parameter mapped before a copy");
+      if (at < n->operands.size()) {
+        ++stack.back().second;
+        if (!map.contains(n->operands[at])) stack.emplace_back(n->operands[at].node, 0);
+        continue;
+      }
+      stack.pop_back();
+      if (map.contains(n->result())) continue;
+      Values operands;
+      for (const Value& v : n->operands) operands.push_back(map.at(v));
+      Node& copy = function.clone(*n, std::move(operands));
+      for (int i = 0; i < static_cast<int>(n->results.size()); ++i) {
+        map.try_emplace(n->result(i), copy.result(i));
+      }
+    }
+    out.push_back(map.at(root));
+  }
+  return out;
+}
+
+Values inline_region(Function& function, const Region& region, std::span<const Value> arguments) {
+  invariant(arguments.size() == region.params.size(), "ir.inline_arguments",
+            "one argument per region parameter");
+  ValueMap map;
+  for (size_t i = 0; i < arguments.size(); ++i) map[region.params[i]] = arguments[i];
+  return copy_values(function, region.results, map);
+}
 
 std::vector<Node*> post_order(std::span<const Value> results, const Region* region) {
   std::vector<Node*> order;

@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -207,6 +208,7 @@ class Function {
  private:
   friend class RegionScope;
   friend class NameScope;
+  friend class LocationScope;
   std::string name_;
   std::deque<Node> nodes_;
   Region top_;
@@ -249,9 +251,31 @@ class NameScope {
   size_t length_;
 };
 
+// While alive, new nodes carry exactly `location`: gradients are placed at the forward op.
+class LocationScope {
+ public:
+  LocationScope(Function& function, std::string location);
+  LocationScope(const LocationScope&) = delete;
+  LocationScope& operator=(const LocationScope&) = delete;
+  ~LocationScope();
+
+ private:
+  Function& function_;
+  std::string outer_;
+};
+
 // Nodes that `results` need, operands before users, operands left to right; stops at nodes outside
 // `region` (pass nullptr to follow them). Iterative. Region bodies are not entered.
 std::vector<Node*> post_order(std::span<const Value> results, const Region* region);
+
+// Copies into the region being traced what `wanted` needs. `map` gives the copies of values that
+// exist already (parameters, at least) and receives the rest. The source may belong to another
+// function. Throws internal when a parameter is reached that `map` lacks.
+using ValueMap = std::unordered_map<Value, Value, ValueHash>;
+Values copy_values(Function& function, std::span<const Value> wanted, ValueMap& map);
+
+// The body of `region` with `arguments` for its parameters, copied into the region being traced.
+Values inline_region(Function& function, const Region& region, std::span<const Value> arguments);
 
 // Replaces every use of outer values in `region` (see RegionScope::close).
 Values capture_free_values(Function& function, Region& region);
