@@ -12,7 +12,7 @@ setup-dev:
 	@tools/setup.sh --dev
 
 configure: setup
-	@cmake --preset release --log-level=WARNING
+	@cmake --preset release --log-level=WARNING >/dev/null
 
 # The binary alone: build/bin/strata.
 build: configure

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "strata/base/error.h"
+#include "strata/base/strings.h"
 
 namespace strata {
 namespace {
@@ -59,7 +60,7 @@ size_t open_for_reading(const fs::path& path, Fd& out) {
   out.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (out.fd < 0) fail_errno("file.open", path.string(), "a readable file");
   struct stat info {};
-  if (::fstat(out.fd, &info) != 0) fail_errno("file.stat", path.string(), "a readable file");
+  if (::fstat(out.fd, &info) != 0) fail_errno("file.io", path.string(), "a readable file");
   require(S_ISREG(info.st_mode), {.id = "file.not_regular",
                                   .where = path.string(),
                                   .expected = "a regular file",
@@ -71,12 +72,19 @@ size_t open_for_reading(const fs::path& path, Fd& out) {
 
 std::string read_file(const fs::path& path) {
   Fd file;
-  std::string text(open_for_reading(path, file), '\0');
+  size_t size = open_for_reading(path, file);
+  std::string text;
+  try {
+    text.resize(size);
+  } catch (const std::exception&) {
+    errno = ENOMEM;
+    fail_errno("file.io", path.string(), "memory for " + bytes_text(size));
+  }
   size_t done = 0;
   while (done < text.size()) {
     ssize_t n = ::read(file.fd, text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_errno("file.read", path.string(), "a readable file");
+    if (n < 0) fail_errno("file.io", path.string(), "a readable file");
     if (n == 0) break;
     done += static_cast<size_t>(n);
   }
@@ -89,7 +97,7 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   size_ = open_for_reading(path, file);
   if (size_ == 0) return;
   void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
-  if (p == MAP_FAILED) fail_errno("file.map", path.string(), "a file that can be mapped");
+  if (p == MAP_FAILED) fail_errno("file.io", path.string(), "a file that can be mapped");
   data_ = static_cast<const std::byte*>(p);
 }
 
@@ -146,14 +154,14 @@ void FileWriter::write(std::string_view text) {
 }
 
 void FileWriter::commit() {
-  if (::fsync(fd_) != 0) fail_errno("file.sync", path_.string(), "bytes that reach the disk");
+  if (::fsync(fd_) != 0) fail_errno("file.io", path_.string(), "bytes that reach the disk");
   committed_ = true;
 }
 
 void sync_directory(const fs::path& path) {
   Fd dir{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (dir.fd < 0) fail_errno("file.open_dir", path.string(), "a directory");
-  if (::fsync(dir.fd) != 0) fail_errno("file.sync_dir", path.string(), "a directory that syncs");
+  if (::fsync(dir.fd) != 0) fail_errno("file.io", path.string(), "a directory that syncs");
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text) {

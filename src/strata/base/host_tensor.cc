@@ -32,6 +32,12 @@ std::string shape_text(DType dtype, std::span<const int64_t> dims) {
 
 HostTensor::HostTensor(DType dtype, Dims dims) : dtype_(dtype), dims_(std::move(dims)) {
   size_ = element_count(dims_);
+  require(static_cast<uint64_t>(size_) <= uint64_t{INT64_MAX} / size_of(dtype_),
+          {.id = "base.dims_overflow",
+           .where = shape_text(dtype_, dims_),
+           .expected = "fewer than 2^63 bytes",
+           .got = "an overflow",
+           .code = Code::out_of_range});
   size_t bytes = (byte_size() + 63) / 64 * 64;
   if (bytes == 0) bytes = 64;
   bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(64, bytes)));

@@ -1,0 +1,31 @@
+#include "strata/base/hash.h"
+
+#include <gtest/gtest.h>
+
+#include "strata/base/file.h"
+
+namespace strata {
+namespace {
+
+TEST(HashTest, Sha256OfTheStandardVectors) {
+  EXPECT_EQ(sha256(std::string_view("")),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(sha256(std::string_view("abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(HashTest, FileAndTextAgree) {
+  std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "strata_hash_test";
+  write_file_atomically(path, "abc");
+  EXPECT_EQ(sha256_of_file(path), sha256(std::string_view("abc")));
+  std::filesystem::remove(path);
+}
+
+TEST(HashTest, Hash64DependsOnTextAndSeed) {
+  EXPECT_EQ(hash64("a"), hash64("a"));
+  EXPECT_NE(hash64("a"), hash64("b"));
+  EXPECT_NE(hash64("a", 1), hash64("a", 2));
+}
+
+}  // namespace
+}  // namespace strata
