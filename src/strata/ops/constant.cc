@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
 
 #include "strata/ops/rules.h"
 #include "strata/ops/shape.h"
@@ -109,6 +110,33 @@ Value full(Function& f, DType dtype, const Dims& dims, double value) {
 
 Value full_like(const Value& x, double value) {
   return full(x.function(), x.dtype(), x.dims(), value);
+}
+
+namespace {
+
+// A rank-0 integer by its bits, of which a double holds only 53.
+Value integer(Function& f, DType dtype, uint64_t bits) {
+  HostTensor t(dtype, {});
+  std::memcpy(t.bytes(), &bits, size_of(dtype));
+  return constant(f, std::make_shared<const HostTensor>(std::move(t)));
+}
+
+// All ones in the width of `dtype`, without the sign bit.
+uint64_t greatest_bits(DType dtype) {
+  size_t bits = size_of(dtype) * 8 - (is_signed_integer(dtype) ? 1 : 0);
+  return dtype == DType::pred ? 1 : ~uint64_t{0} >> (64 - bits);
+}
+
+}  // namespace
+
+Value lowest(Function& f, DType dtype) {
+  if (is_float(dtype)) return scalar(f, dtype, -std::numeric_limits<double>::infinity());
+  return integer(f, dtype, is_signed_integer(dtype) ? ~greatest_bits(dtype) : 0);
+}
+
+Value highest(Function& f, DType dtype) {
+  if (is_float(dtype)) return scalar(f, dtype, std::numeric_limits<double>::infinity());
+  return integer(f, dtype, greatest_bits(dtype));
 }
 
 Value iota(Function& f, DType dtype, const Dims& dims, int64_t axis) {

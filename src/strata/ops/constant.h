@@ -19,6 +19,11 @@ ir::Value full(ir::Function& function, DType dtype, const Dims& dims, double val
 // `full` with x's type.
 ir::Value full_like(const ir::Value& x, double value);
 
+// The least and greatest value of a type, rank 0: infinities for floats, exact for all integers;
+// false and true for predicates.
+ir::Value lowest(ir::Function& function, DType dtype);
+ir::Value highest(ir::Function& function, DType dtype);
+
 // 0, 1, 2 … along `axis` of a tensor of the given type. Throws on pred and on an axis ≥ rank.
 ir::Value iota(ir::Function& function, DType dtype, const Dims& dims, int64_t axis);
 

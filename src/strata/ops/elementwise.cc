@@ -92,6 +92,12 @@ constexpr OpDef kErf =
             return {c[0] * exponential(negate(x * x)) * (2 * std::numbers::inv_sqrtpi)};
           }),
           "chlo");
+constexpr OpDef kErfInv =
+    unary("erf_inv", ir::rule([](Node& n, Cotangents c) -> Values {
+            Value y = n.result();
+            return {c[0] * exponential(y * y) * (0.5 / std::numbers::inv_sqrtpi)};
+          }),
+          "chlo");
 constexpr OpDef kExponential = unary(
     "exponential", ir::rule([](Node& n, Cotangents c) -> Values { return {c[0] * n.result()}; }));
 constexpr OpDef kExponentialMinusOne = unary(
@@ -194,8 +200,13 @@ constexpr OpDef kCompare{
     },
     .gradient = NoGradient,
     .print = [](const Node& n) -> AttributeTexts {
-      return {{"comparison_direction", "#stablehlo<comparison_direction " +
-                                           n.attributes.get<std::string>("direction") + ">"}};
+      AttributeTexts out{
+          {"comparison_direction",
+           "#stablehlo<comparison_direction " + n.attributes.get<std::string>("direction") + ">"}};
+      if (n.attributes.get<bool>("total")) {
+        out.emplace_back("compare_type", "#stablehlo<comparison_type TOTALORDER>");
+      }
+      return out;
     },
     .cost = Cost::elementwise,
 };
@@ -283,6 +294,7 @@ Value abs(Value x) { return emit(kAbs, {x}); }
 Value ceil(Value x) { return emit(kCeil, {x}); }
 Value cosine(Value x) { return emit(kCosine, {x}); }
 Value erf(Value x) { return emit(kErf, {x}); }
+Value erf_inv(Value x) { return emit(kErfInv, {x}); }
 Value exponential(Value x) { return emit(kExponential, {x}); }
 Value exponential_minus_one(Value x) { return emit(kExponentialMinusOne, {x}); }
 Value floor(Value x) { return emit(kFloor, {x}); }
@@ -316,7 +328,11 @@ Value subtract(Value x, Value y) { return emit(kSubtract, {x, y}); }
 Value xor_(Value x, Value y) { return emit(kXor, {x, y}); }
 
 Value compare(Value x, Value y, std::string_view direction) {
-  return emit(kCompare, {x, y}, {{"direction", std::string(direction)}});
+  return emit(kCompare, {x, y}, {{"direction", std::string(direction)}, {"total", false}});
+}
+Value compare_total(Value x, Value y, std::string_view direction) {
+  bool floats = x && is_float(x.dtype());
+  return emit(kCompare, {x, y}, {{"direction", std::string(direction)}, {"total", floats}});
 }
 Value select(Value pred, Value x, Value y) { return emit(kSelect, {pred, x, y}); }
 Value clamp(Value low, Value x, Value high) { return emit(kClamp, {low, x, high}); }

@@ -9,9 +9,9 @@
 
 namespace strata::ops {
 
-extern const ir::OpDef kAbs, kCeil, kCosine, kErf, kExponential, kExponentialMinusOne, kFloor,
-    kIsFinite, kLog, kLogPlusOne, kLogistic, kNegate, kNot, kRoundNearestEven, kRsqrt, kSign, kSine,
-    kSqrt, kTanh;
+extern const ir::OpDef kAbs, kCeil, kCosine, kErf, kErfInv, kExponential, kExponentialMinusOne,
+    kFloor, kIsFinite, kLog, kLogPlusOne, kLogistic, kNegate, kNot, kRoundNearestEven, kRsqrt,
+    kSign, kSine, kSqrt, kTanh;
 extern const ir::OpDef kAdd, kAnd, kAtan2, kDivide, kMaximum, kMinimum, kMultiply, kOr, kPower,
     kRemainder, kShiftLeft, kShiftRightArithmetic, kShiftRightLogical, kSubtract, kXor;
 extern const ir::OpDef kBitcastConvert, kClamp, kCompare, kConvert, kSelect, kStopGradient, kTag;
@@ -21,6 +21,7 @@ ir::Value abs(ir::Value x);
 ir::Value ceil(ir::Value x);
 ir::Value cosine(ir::Value x);
 ir::Value erf(ir::Value x);
+ir::Value erf_inv(ir::Value x);  // of [-1, 1]; infinite at the ends
 ir::Value exponential(ir::Value x);
 ir::Value exponential_minus_one(ir::Value x);
 ir::Value floor(ir::Value x);
@@ -58,6 +59,8 @@ ir::Value shift_right_arithmetic(ir::Value x, ir::Value y);
 
 // Direction is one of EQ NE GE GT LE LT; the result is pred. NaN compares unequal to everything.
 ir::Value compare(ir::Value x, ir::Value y, std::string_view direction);
+// `compare`, but floats are ordered totally: -NaN, -inf, …, -0, +0, …, +inf, NaN.
+ir::Value compare_total(ir::Value x, ir::Value y, std::string_view direction);
 // pred ? x : y; `pred` has x's dims or is a scalar. The gradient of the side not taken is zero.
 ir::Value select(ir::Value pred, ir::Value x, ir::Value y);
 // min(max(x, low), high); the gradient flows to x inside the bounds (inclusive) only; low and high

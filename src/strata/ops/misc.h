@@ -1,16 +1,35 @@
-// Ops that steer the compiler: barriers, sharding constraints, custom calls.
+// Ops that speak to the compiler rather than compute.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strata/ir/ir.h"
 
 namespace strata::ops {
 
-extern const ir::OpDef kOptimizationBarrier;
+extern const ir::OpDef kCustomCall, kOptimizationBarrier, kShardingConstraint;
 
-// The same values; the compiler neither merges nor moves work across. Throws on an empty list.
-ir::Values optimization_barrier(const ir::Values& xs);
+// The same values, which the compiler may not move computations across: everything after uses
+// them as if they were new. The cotangents pass a barrier of their own.
+ir::Values optimization_barrier(const ir::Values& values);
+
+// x, laid out over the mesh as `sharding` says: Shardy's text, such as
+// `#sdy.sharding<@mesh, [{"data"}, {}]>`. The function's module_header must declare the mesh. The
+// cotangent gets the same constraint.
+ir::Value sharding_constraint(ir::Value x, std::string_view sharding);
+
+struct CustomCall {
+  std::string target;
+  std::vector<ir::Type> results;
+  // For api_version 4 (typed FFI) the text of an MLIR dictionary, before that an opaque string.
+  std::string backend_config = {};
+  int api_version = 4;
+  bool has_side_effect = false;
+};
+// A function registered with the plug-in under `target`. No gradient rule: differentiating it
+// throws Unimplemented. Throws invalid_argument "ops.custom_call" without target or operand.
+ir::Values custom_call(const ir::Values& operands, const CustomCall& call);
 
 }  // namespace strata::ops

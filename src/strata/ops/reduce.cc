@@ -1,8 +1,5 @@
 #include "strata/ops/reduce.h"
 
-#include <cmath>
-#include <limits>
-
 #include "strata/ops/arithmetic.h"
 #include "strata/ops/constant.h"
 #include "strata/ops/elementwise.h"
@@ -49,13 +46,15 @@ Values reduce_gradient(Node& n, Cotangents c) {
   return {ones * spread(c[0] / count, x, axes), Value{}};
 }
 
+Value start(const Value& x, double value) { return scalar(x.function(), x.dtype(), value); }
+
 using Combine = Value (*)(Value, Value);
 
-Value reduce(std::string_view kind, Combine combine, double start, Value x, Dims axes, bool keep) {
+// `first` is rank 0.
+Value reduce(std::string_view kind, Combine combine, Value first, Value x, Dims axes, bool keep) {
   axes = normal_axes(std::move(axes), x.rank(), "reduce_" + std::string(kind));
   if (axes.empty()) return x;
   Function& f = x.function();
-  Value init = scalar(f, x.dtype(), start);
   ir::RegionScope scope(f);
   Value a = scope.parameter({x.dtype(), {}});
   Value b = scope.parameter({x.dtype(), {}});
@@ -63,30 +62,9 @@ Value reduce(std::string_view kind, Combine combine, double start, Value x, Dims
   std::vector<std::unique_ptr<ir::Region>> regions;
   regions.push_back(scope.take());
   Value out =
-      f.add(kReduce, {x, init}, {{"kind", std::string(kind)}, {"axes", axes}}, std::move(regions))
+      f.add(kReduce, {x, first}, {{"kind", std::string(kind)}, {"axes", axes}}, std::move(regions))
           .result();
   return keep ? reshape(out, kept_dims(x.dims(), axes)) : out;
-}
-
-// The least value of a type: where a running maximum starts.
-double lowest(DType d) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
-  if (is_float(d)) return -kInf;
-  if (is_unsigned_integer(d) || d == DType::pred) return 0;
-  return -std::ldexp(1.0, static_cast<int>(size_of(d) * 8 - 1));
-}
-
-double highest(DType d) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
-  if (is_float(d)) return kInf;
-  if (size_of(d) == 8) {
-    unimplemented({.id = "ops.reduce_min_64",
-                   .where = "reduce_min",
-                   .expected = "floats or integers below 64 bits",
-                   .got = std::string(name_of(d))});
-  }
-  int bits = static_cast<int>(size_of(d) * 8) - (is_unsigned_integer(d) ? 0 : 1);
-  return std::ldexp(1.0, bits) - 1;
 }
 
 }  // namespace
@@ -102,22 +80,22 @@ constexpr OpDef kReduce{
 };
 
 Value reduce_sum(Value x, Dims axes, bool keep) {
-  return reduce("sum", add, 0, x, std::move(axes), keep);
+  return reduce("sum", add, start(x, 0), x, std::move(axes), keep);
 }
 Value reduce_max(Value x, Dims axes, bool keep) {
-  return reduce("max", maximum, lowest(x.dtype()), x, std::move(axes), keep);
+  return reduce("max", maximum, lowest(x.function(), x.dtype()), x, std::move(axes), keep);
 }
 Value reduce_min(Value x, Dims axes, bool keep) {
-  return reduce("min", minimum, highest(x.dtype()), x, std::move(axes), keep);
+  return reduce("min", minimum, highest(x.function(), x.dtype()), x, std::move(axes), keep);
 }
 Value reduce_product(Value x, Dims axes, bool keep) {
-  return reduce("product", multiply, 1, x, std::move(axes), keep);
+  return reduce("product", multiply, start(x, 1), x, std::move(axes), keep);
 }
 Value reduce_and(Value x, Dims axes, bool keep) {
-  return reduce("and", and_, 1, x, std::move(axes), keep);
+  return reduce("and", and_, start(x, 1), x, std::move(axes), keep);
 }
 Value reduce_or(Value x, Dims axes, bool keep) {
-  return reduce("or", or_, 0, x, std::move(axes), keep);
+  return reduce("or", or_, start(x, 0), x, std::move(axes), keep);
 }
 
 Value reduce_mean(Value x, Dims axes, bool keep) {
