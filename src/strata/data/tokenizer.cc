@@ -1,0 +1,305 @@
+#include "strata/data/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "strata/base/error.h"
+#include "strata/base/file.h"
+#include "strata/base/strings.h"
+#include "strata/data/bpe.h"
+#include "strata/data/pre_tokenizer.h"
+#include "strata/data/sentencepiece_model.h"
+#include "strata/data/tokenizer_file.h"
+#include "strata/data/utf8.h"
+
+namespace strata::data {
+
+namespace fs = std::filesystem;
+
+struct Tokenizer::Model {
+  // Exactly one of the two engines.
+  std::optional<Bpe> bpe;
+  std::optional<PreTokenizer> pre_tokenizer;
+  std::optional<SentencePieceModel> sentencepiece;
+
+  std::vector<NormalForm> normalizers;
+  AddedTokenMatcher raw_tokens;         // found in the text as it came
+  AddedTokenMatcher normalized_tokens;  // found in the normalized text
+  std::unordered_map<std::string, int32_t> added_ids;
+  std::unordered_set<int32_t> special_ids;
+  std::vector<int32_t> prefix;
+  std::vector<int32_t> suffix;
+  std::vector<std::optional<std::string>> bytes_of_id;
+
+  void set_bytes(int32_t id, std::string bytes);
+  void add_tokens(const std::vector<AddedToken>& tokens);
+  std::string normalized(std::string_view text) const;
+  void encode(std::string_view text, const MatchRules& rules, std::vector<int32_t>* ids) const;
+  void encode_stretch(std::string_view text, const MatchRules& rules,
+                      std::vector<int32_t>* ids) const;
+  void encode_by_range(std::string_view text, const MatchRules& rules,
+                       std::vector<int32_t>* ids) const;
+  void encode_normalized(std::string_view text, const MatchRules& rules,
+                         std::vector<int32_t>* ids) const;
+  void encode_words(std::string_view text, std::vector<int32_t>* ids) const;
+};
+
+namespace {
+
+class BpeSink : public PreTokenizer::Sink {
+ public:
+  BpeSink(const Bpe& bpe, std::vector<int32_t>* ids) : bpe_(bpe), ids_(ids) {}
+  void take(std::string_view word) override { bpe_.encode(word, ids_); }
+
+ private:
+  const Bpe& bpe_;
+  std::vector<int32_t>* ids_;
+};
+
+fs::path file_in(const fs::path& path) {
+  if (!fs::is_directory(path)) return path;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+    if (fs::exists(path / name)) return path / name;
+  }
+  fail({.id = "tokenizer.not_found",
+        .where = path.string(),
+        .expected = "a tokenizer.json or tokenizer.model",
+        .got = "neither",
+        .cure = "Copy the model's tokenizer files into the directory",
+        .code = Code::not_found});
+}
+
+// The parts of `ranges` that fall into [begin, end), counted from `begin`.
+std::vector<ProtectedRange> ranges_within(std::span<const ProtectedRange> ranges, size_t begin,
+                                          size_t end) {
+  std::vector<ProtectedRange> out;
+  for (const ProtectedRange& r : ranges) {
+    if (r.end <= begin || r.begin >= end) continue;
+    out.push_back(
+        {std::max(r.begin, begin) - begin, std::min(r.end, end) - begin, r.allow_ordinary});
+  }
+  return out;
+}
+
+}  // namespace
+
+void Tokenizer::Model::set_bytes(int32_t id, std::string bytes) {
+  auto index = static_cast<size_t>(id);
+  if (index >= bytes_of_id.size()) bytes_of_id.resize(index + 1);
+  bytes_of_id[index] = std::move(bytes);
+}
+
+void Tokenizer::Model::add_tokens(const std::vector<AddedToken>& tokens) {
+  for (AddedToken token : tokens) {
+    // A text that the vocabulary knows keeps its id there, whatever the entry says, as in HF.
+    std::optional<int32_t> known;
+    if (bpe.has_value()) known = bpe->find(token.content);
+    token.id = known.value_or(token.id);
+    added_ids[token.content] = token.id;
+    if (token.special) special_ids.insert(token.id);
+    std::string pattern = token.normalized ? normalized(token.content) : token.content;
+    if (!known.has_value()) set_bytes(token.id, pattern);
+    (token.normalized ? normalized_tokens : raw_tokens).add(token, pattern);
+  }
+}
+
+std::string Tokenizer::Model::normalized(std::string_view text) const {
+  std::string out(text);
+  for (NormalForm form : normalizers) out = normalize(out, form);
+  return out;
+}
+
+void Tokenizer::Model::encode_words(std::string_view text, std::vector<int32_t>* ids) const {
+  if (sentencepiece.has_value()) {
+    sentencepiece->encode(text, ids);
+    return;
+  }
+  BpeSink sink(*bpe, ids);
+  pre_tokenizer->cut(text, &sink);
+}
+
+// Ranges of a raw text say nothing about its normalized form, so the text is cut at their borders
+// and each part normalized alone.
+void Tokenizer::Model::encode_by_range(std::string_view text, const MatchRules& rules,
+                                       std::vector<int32_t>* ids) const {
+  size_t done = 0;
+  auto piece = [&](size_t end, const ProtectedRange* range) {
+    if (done == end) return;
+    std::string part = normalized(text.substr(done, end - done));
+    ProtectedRange whole{0, part.size(), range != nullptr && range->allow_ordinary};
+    std::span<const ProtectedRange> ranges(&whole, range == nullptr ? 0 : 1);
+    encode_normalized(part, {rules.plain, ranges}, ids);
+    done = end;
+  };
+  for (const ProtectedRange& r : rules.ranges) {
+    piece(r.begin, nullptr);
+    piece(r.end, &r);
+  }
+  piece(text.size(), nullptr);
+}
+
+void Tokenizer::Model::encode_normalized(std::string_view text, const MatchRules& rules,
+                                         std::vector<int32_t>* ids) const {
+  for (const TextPart& part : normalized_tokens.cut(text, rules)) {
+    if (part.id >= 0) {
+      ids->push_back(part.id);
+    } else {
+      encode_words(text.substr(part.begin, part.end - part.begin), ids);
+    }
+  }
+}
+
+// A stretch between raw added tokens.
+void Tokenizer::Model::encode_stretch(std::string_view text, const MatchRules& rules,
+                                      std::vector<int32_t>* ids) const {
+  if (normalizers.empty()) return encode_normalized(text, rules, ids);
+  std::string changed = normalized(text);
+  bool moved = changed != text;
+  if (moved && !rules.ranges.empty() && !normalized_tokens.empty()) {
+    return encode_by_range(text, rules, ids);
+  }
+  encode_normalized(changed, rules, ids);
+}
+
+void Tokenizer::Model::encode(std::string_view text, const MatchRules& rules,
+                              std::vector<int32_t>* ids) const {
+  for (const TextPart& part : raw_tokens.cut(text, rules)) {
+    if (part.id >= 0) {
+      ids->push_back(part.id);
+      continue;
+    }
+    std::vector<ProtectedRange> inner = ranges_within(rules.ranges, part.begin, part.end);
+    encode_stretch(text.substr(part.begin, part.end - part.begin), {rules.plain, inner}, ids);
+  }
+}
+
+Tokenizer Tokenizer::load(const fs::path& path) {
+  fs::path file = file_in(path);
+  if (file.extension() != ".model") return from_json(read_file(file), file.string());
+  auto model = std::make_shared<Model>();
+  model->sentencepiece.emplace(file);
+  const SentencePieceModel& sp = *model->sentencepiece;
+  for (int32_t id = 0; id < sp.size(); ++id) model->set_bytes(id, sp.bytes(id));
+  model->add_tokens(sp.control_tokens());
+  if (sp.bos_id() >= 0) model->prefix.push_back(sp.bos_id());
+  return Tokenizer(std::move(model));
+}
+
+Tokenizer Tokenizer::from_json(std::string_view text, const std::string& where) {
+  TokenizerFile file = parse_tokenizer_file(text, where);
+  auto model = std::make_shared<Model>();
+  model->pre_tokenizer.emplace(file.pre_tokenizer, where + ", pre_tokenizer");
+  model->bpe.emplace(std::move(file.bpe), where + ", model");
+  for (const auto& entry : model->bpe->vocab()) {
+    model->set_bytes(entry.second, from_alphabet(entry.first).value_or(entry.first));
+  }
+  model->normalizers = std::move(file.normalizers);
+  model->add_tokens(file.added);
+  model->prefix = std::move(file.prefix);
+  model->suffix = std::move(file.suffix);
+  return Tokenizer(std::move(model));
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  std::vector<int32_t> ids;
+  if (options.add_special_tokens) ids = model_->prefix;
+  MatchRules rules{options.plain, {}};
+  if (is_utf8(text)) {
+    model_->encode(text, rules, &ids);
+  } else {
+    model_->encode(to_valid_utf8(text), rules, &ids);
+  }
+  if (options.add_special_tokens) {
+    ids.insert(ids.end(), model_->suffix.begin(), model_->suffix.end());
+  }
+  return ids;
+}
+
+std::vector<int32_t> Tokenizer::encode_protected(std::string_view text,
+                                                 std::span<const ProtectedRange> ranges) const {
+  require(is_utf8(text), {.id = "tokenizer.protected_utf8",
+                          .where = "encode_protected",
+                          .expected = "well-formed UTF-8",
+                          .got = "other bytes"});
+  std::vector<int32_t> ids;
+  model_->encode(text, {false, ranges}, &ids);
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {
+  StreamDecoder decoder(*this, options);
+  std::string text;
+  for (int32_t id : ids) text += decoder.push(id);
+  return text + decoder.finish();
+}
+
+int32_t Tokenizer::vocab_size() const { return static_cast<int32_t>(model_->bytes_of_id.size()); }
+
+bool Tokenizer::has(int32_t id) const {
+  return id >= 0 && id < vocab_size() && model_->bytes_of_id[static_cast<size_t>(id)].has_value();
+}
+
+bool Tokenizer::is_special(int32_t id) const { return model_->special_ids.count(id) > 0; }
+
+std::optional<int32_t> Tokenizer::token_id(std::string_view token) const {
+  auto it = model_->added_ids.find(std::string(token));
+  if (it != model_->added_ids.end()) return it->second;
+  if (model_->bpe.has_value()) return model_->bpe->find(token);
+  const SentencePieceModel& sp = *model_->sentencepiece;
+  for (int32_t id = 0; id < sp.size(); ++id) {
+    if (sp.spelling(id) == token) return id;
+  }
+  return std::nullopt;
+}
+
+std::string_view Tokenizer::id_to_bytes(int32_t id) const {
+  if (!has(id)) {
+    fail({.id = "tokenizer.unknown_id",
+          .where = "id_to_bytes",
+          .expected = fmt::format("an id with a token, below {}", vocab_size()),
+          .got = std::to_string(id),
+          .code = Code::out_of_range});
+  }
+  return *model_->bytes_of_id[static_cast<size_t>(id)];
+}
+
+std::span<const int32_t> Tokenizer::prefix_ids() const { return model_->prefix; }
+
+bool Tokenizer::drops_leading_space() const {
+  return model_->sentencepiece.has_value() && model_->sentencepiece->adds_prefix_space();
+}
+
+StreamDecoder::StreamDecoder(Tokenizer tokenizer, const DecodeOptions& options)
+    : tokenizer_(std::move(tokenizer)), options_(options) {}
+
+std::string StreamDecoder::push(int32_t id) {
+  if (!tokenizer_.has(id)) return {};
+  bool special = tokenizer_.is_special(id);
+  if (special && options_.skip_special) return {};
+  std::string_view bytes = tokenizer_.id_to_bytes(id);
+  if (at_start_ && !special) {
+    at_start_ = false;
+    if (tokenizer_.drops_leading_space() && bytes.substr(0, 1) == " ") bytes.remove_prefix(1);
+  }
+  pending_ += bytes;
+  size_t done = 0;
+  while (done < pending_.size()) {
+    Utf8Step step = utf8_step(std::string_view(pending_).substr(done));
+    if (step.kind == Utf8Step::Kind::truncated) break;
+    done += step.length;
+  }
+  std::string text = to_valid_utf8(std::string_view(pending_).substr(0, done));
+  pending_.erase(0, done);
+  return text;
+}
+
+std::string StreamDecoder::finish() {
+  std::string text = to_valid_utf8(pending_);
+  pending_.clear();
+  at_start_ = true;
+  return text;
+}
+
+}  // namespace strata::data
