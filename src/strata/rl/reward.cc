@@ -187,6 +187,8 @@ RewardSet::RewardSet(std::span<const RewardConfig> configs) {
 void RewardSet::add(std::unique_ptr<Reward> reward, const RewardConfig& config) {
   bool taken = std::any_of(entries_.begin(), entries_.end(),
                            [&](const Entry& e) { return e.name == config.name; });
+  // reward/mean and reward/std are metrics of the sum.
+  taken = taken || config.name == "mean" || config.name == "std";
   require(!config.name.empty() && !taken, {.id = "rl.reward_name",
                                            .where = "rewards",
                                            .expected = "a name of its own for each reward",

@@ -90,7 +90,8 @@ class RewardSet {
   explicit RewardSet(std::span<const RewardConfig> configs);
 
   // Adds a reward; only name, weight and on_failure of `config` are read. Throws invalid_argument
-  // (rl.reward_name: empty or taken; rl.reward_weight: weight or on_failure not finite).
+  // (rl.reward_name: empty, taken, or
+  // "mean" or "std"; rl.reward_weight: weight or on_failure not finite).
   void add(std::unique_ptr<Reward> reward, const RewardConfig& config);
 
   // Throws failed_precondition (rl.reward_none) when there is no reward; rl.reward_failed, with

@@ -174,6 +174,8 @@ TEST_F(RewardTest, ErrorsOfSets) {
             "rl.reward_none");
   std::vector<RewardConfig> twice = {{.kind = "exact"}, {.kind = "exact"}};
   EXPECT_EQ(error_id([&] { RewardSet set(twice); }, "'exact'"), "rl.reward_name");
+  std::vector<RewardConfig> reserved = {{.kind = "exact", .name = "mean"}};
+  EXPECT_EQ(error_id([&] { RewardSet set(reserved); }, "'mean'"), "rl.reward_name");
   std::vector<RewardConfig> heavy = {{.kind = "exact", .weight = HUGE_VAL}};
   EXPECT_EQ(error_id([&] { RewardSet set(heavy); }, "weight inf"), "rl.reward_weight");
 }
