@@ -1,0 +1,107 @@
+#include "strata/nn/attention.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "strata/nn/rotary.h"
+#include "strata/ops/arithmetic.h"
+#include "strata/ops/constant.h"
+#include "strata/ops/dot.h"
+#include "strata/ops/elementwise.h"
+#include "strata/ops/reduce.h"
+#include "strata/ops/shape.h"
+
+namespace strata::nn {
+namespace {
+
+using ir::Value;
+
+AttentionConfig checked(const AttentionConfig& c, const std::string& path) {
+  require(c.kv_heads > 0 && c.heads % c.kv_heads == 0,
+          {.id = "nn.kv_heads",
+           .where = path,
+           .expected = "a number of kv heads that divides the query heads",
+           .got = fmt::format("{} query heads, {} kv heads", c.heads, c.kv_heads)});
+  return c;
+}
+
+LinearDims projection(const AttentionConfig& c, int64_t heads, const char* name) {
+  return {c.hidden, heads * c.head_dim, "embed", name};
+}
+
+// q (B, T, Hkv, G, D) against k (B, S, Hkv, D): (B, Hkv, T, G, S) in float32, -inf where unseen.
+Value scores(Value q, Value k, Value mask) {
+  Value s = ops::dot_general(
+      q, k, {.lhs_batch = {0, 2}, .rhs_batch = {0, 2}, .lhs_contract = {4}, .rhs_contract = {3}});
+  s = ops::convert(s, DType::f32) * (1.0 / std::sqrt(static_cast<double>(q.dim(4))));
+  Value seen = ops::broadcast_in_dim(mask, s.dims(), {0, 2, 4});
+  return ops::select(seen, s, ops::full_like(s, -std::numeric_limits<double>::infinity()));
+}
+
+// Weights (B, Hkv, T, G, S) times v (B, S, Hkv, D): (B, Hkv, T, G, D).
+Value mix(Value weights, Value v) {
+  return ops::dot_general(
+      ops::convert(weights, v.dtype()), v,
+      {.lhs_batch = {0, 1}, .rhs_batch = {0, 2}, .lhs_contract = {4}, .rhs_contract = {1}});
+}
+
+}  // namespace
+
+Attention::Attention(Module* parent, std::string name, const AttentionConfig& config)
+    : Module(parent, std::move(name)),
+      config_(checked(config, path())),
+      q_(this, "q_proj", projection(config, config.heads, "heads"), config.qkv_bias),
+      k_(this, "k_proj", projection(config, config.kv_heads, "kv_heads"), config.qkv_bias),
+      v_(this, "v_proj", projection(config, config.kv_heads, "kv_heads"), config.qkv_bias),
+      o_(this, "o_proj", {config.heads * config.head_dim, config.hidden, "heads", "embed"},
+         config.out_bias) {
+  if (!config.qk_norm) return;
+  q_norm_.emplace(this, "q_norm", config.head_dim, config.norm_eps, "head_dim");
+  k_norm_.emplace(this, "k_norm", config.head_dim, config.norm_eps, "head_dim");
+}
+
+AttentionResult Attention::operator()(const Context& context, Value x, const TokenContext& tokens,
+                                      const PastKeys& past) const {
+  int64_t rows = x.dim(0), length = x.dim(1);
+  auto heads = [&](Value y, int64_t count) {
+    return ops::reshape(y, {rows, length, count, config_.head_dim});
+  };
+  Value q = heads(q_(context, x), config_.heads);
+  Value k = heads(k_(context, x), config_.kv_heads);
+  Value v = heads(v_(context, x), config_.kv_heads);
+  if (q_norm_) {
+    q = (*q_norm_)(context, q);
+    k = (*k_norm_)(context, k);
+  }
+  CosSin tables{tokens.cos, tokens.sin};
+  q = rotate(q, tables);
+  k = rotate(k, tables);
+  return {o_(context, attend(q, k, v, tokens, past)), k, v};
+}
+
+std::string Attention::describe() const {
+  return fmt::format("Attention(heads={}, kv_heads={}, head_dim={})", config_.heads,
+                     config_.kv_heads, config_.head_dim);
+}
+
+Value attend(Value q, Value k, Value v, const TokenContext& tokens, const PastKeys& past) {
+  int64_t rows = q.dim(0), length = q.dim(1), heads = q.dim(2), size = q.dim(3);
+  int64_t kv_heads = k.dim(2);
+  Value grouped = ops::reshape(q, {rows, length, kv_heads, heads / kv_heads, size});
+  Value s = scores(grouped, k, tokens.mask);
+  Value out;
+  if (past.k) {
+    int64_t cached = past.k.dim(1);
+    Value all = ops::concatenate({scores(grouped, past.k, tokens.past_mask), s}, -1);
+    Value weights = ops::softmax(all, -1);
+    out = mix(ops::slice_axis(weights, -1, 0, cached), past.v) +
+          mix(ops::slice_axis(weights, -1, cached, cached + length), v);
+  } else {
+    out = mix(ops::softmax(s, -1), v);
+  }
+  return ops::reshape(ops::transpose(out, {0, 2, 1, 3, 4}), {rows, length, heads * size});
+}
+
+}  // namespace strata::nn

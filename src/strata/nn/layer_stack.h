@@ -1,0 +1,74 @@
+// LayerStack: the repeated layers of a model, scanned after construction.
+//
+// A model adds its layers one by one and calls `run`; nothing in a model file mentions scanning.
+// `plan_layers` decides from structural fingerprints which layers run as one loop body, and `run`
+// follows the plan: a scanned run is one loop over stacked parameters, an unrolled run is traced
+// layer by layer. Both compute the same values.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strata/ir/ir.h"
+#include "strata/nn/context.h"
+#include "strata/nn/module.h"
+#include "strata/nn/structure.h"
+
+namespace strata::nn {
+
+struct TokenContext;
+
+struct LayerResult {
+  ir::Values carry;    // what goes to the next layer, of the types that came in
+  ir::Values outputs;  // declared extra outputs (cache entries, taps): the same types in each layer
+};
+
+// One repeated layer.
+class Layer : public Module {
+ public:
+  using Module::Module;
+  // `inputs` are this layer's share of the stack's per-layer inputs; `tokens` is shared by all.
+  virtual LayerResult forward(const Context& context, const ir::Values& carry,
+                              const ir::Values& inputs, const TokenContext& tokens) const = 0;
+};
+
+class LayerStack : public Module {
+ public:
+  using Module::Module;
+
+  // Builds a layer of class L whose parent is this stack and whose name is its index.
+  template <class L, class... Args>
+  L& emplace(Args&&... args) {
+    auto layer =
+        std::make_unique<L>(this, std::to_string(layers_.size()), std::forward<Args>(args)...);
+    L& out = *layer;
+    layers_.push_back(std::move(layer));
+    return out;
+  }
+
+  size_t size() const { return layers_.size(); }
+  const Layer& layer(size_t i) const { return *layers_[i]; }
+  std::string describe() const override;
+
+  // Passes `carry` through all layers. `inputs` are stacked per-layer inputs: dim 0 is the layer.
+  // The result's outputs are stacked alike. A stack of no layers returns the carry untouched.
+  LayerResult run(const Context& context, const ir::Values& carry, const ir::Values& inputs,
+                  const TokenContext& tokens) const;
+
+ private:
+  std::vector<std::unique_ptr<Layer>> layers_;
+};
+
+struct StackPlan {
+  sharding::LayerPlan plan;
+  std::vector<std::string> reasons;  // why neighbours did not merge
+};
+
+// The runs of a non-empty stack. All layers alike: one scanned run (in mode `force` also for one
+// layer); otherwise every layer as built, with the reasons. Throws failed_precondition with the
+// reasons in mode `force` when layers differ.
+StackPlan plan_layers(const LayerStack& stack, const ScanOptions& options);
+
+}  // namespace strata::nn

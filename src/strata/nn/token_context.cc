@@ -1,0 +1,26 @@
+#include "strata/nn/token_context.h"
+
+#include "strata/ops/arithmetic.h"
+#include "strata/ops/constant.h"
+#include "strata/ops/elementwise.h"
+#include "strata/ops/shape.h"
+
+namespace strata::nn {
+
+using ir::Value;
+
+Value segment_mask(Value segments) {
+  int64_t rows = segments.dim(0), tokens = segments.dim(1);
+  Dims square{rows, tokens, tokens};
+  Value query = ops::broadcast_in_dim(segments, square, {0, 1});
+  Value key = ops::broadcast_in_dim(segments, square, {0, 2});
+  ir::Function& f = segments.function();
+  Value row = ops::iota(f, DType::i32, square, 1), column = ops::iota(f, DType::i32, square, 2);
+  Value same = ops::and_(ops::compare(query, key, "EQ"),
+                         ops::compare(query, ops::full_like(query, 0), "NE"));
+  return ops::and_(same, ops::compare(row, column, "GE"));
+}
+
+Value causal_mask(Value valid) { return segment_mask(ops::convert(valid, DType::i32)); }
+
+}  // namespace strata::nn

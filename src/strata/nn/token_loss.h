@@ -1,0 +1,26 @@
+// Log-probabilities of given tokens under a language-model head, without the logits of all tokens
+// ever standing in memory at once.
+#pragma once
+
+#include "strata/ir/ir.h"
+
+namespace strata::nn {
+
+struct TokenScoreOptions {
+  double temperature = 1.0;  // logits are divided by it before log-softmax; > 0
+  int64_t chunk = 256;       // tokens whose logits exist at the same time
+  bool entropy = false;      // also return the entropy of each distribution (no gradient)
+};
+
+struct TokenScores {
+  ir::Value logprobs;  // (N) f32: log p(label)
+  ir::Value entropy;   // (N) f32, or null
+};
+
+// hidden (N, E) after the final norm, head (V, E), labels (N) i32 in [0, V). Logits are products in
+// the operands' type; everything after is float32. The reverse sweep computes a chunk's logits
+// again. Throws invalid_argument on a temperature that is not positive.
+TokenScores token_scores(ir::Value hidden, ir::Value head, ir::Value labels,
+                         const TokenScoreOptions& options);
+
+}  // namespace strata::nn
