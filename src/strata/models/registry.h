@@ -1,0 +1,24 @@
+// The registry of model families by `model_type`.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strata/base/json.h"
+#include "strata/models/causal_lm.h"
+
+namespace strata::models {
+
+// The known values of model_type.
+std::vector<std::string> known_model_types();
+
+// Builds the model that a config.json describes: shapes only. Throws unimplemented listing the
+// known types and the nearest when the type is not one of them.
+std::unique_ptr<CausalLm> build_model(const Json& config, const std::string& where);
+
+// The same from DIRECTORY/config.json.
+std::unique_ptr<CausalLm> build_model(const std::filesystem::path& directory);
+
+}  // namespace strata::models
