@@ -1,4 +1,5 @@
-// The host side of the GRPO loss against values that tools/make_rl_cases.py computed.
+// The host side of the GRPO loss against values that tools/make_rl_cases.py computed, and the
+// whole page of a small report.
 #include <gtest/gtest.h>
 
 #include "strata/base/json.h"
@@ -6,6 +7,8 @@
 #include "strata/rl/aggregate.h"
 #include "strata/rl/clip.h"
 #include "strata/rl/mask.h"
+#include "strata/rl/report.h"
+#include "strata/testing/golden.h"
 
 namespace strata::rl {
 namespace {
@@ -144,6 +147,43 @@ TEST(RlCases, Advantages) {
       }
     }
   }
+}
+
+// Shaped like a run: everything that a page can hold, with a fixed pseudo-random wobble.
+Report sample_report() {
+  std::vector<StepMetrics> history;
+  for (int64_t step = 0; step < 24; ++step) {
+    double x = static_cast<double>(step) / 23, wobble = static_cast<double>(step * 7 % 5) / 50;
+    StepMetrics m;
+    m.step = step;
+    m.add("reward/mean", 0.35 + 0.4 * x + wobble);
+    m.add("solved/samples", 0.2 + 0.5 * x - wobble);
+    m.add("completion/mean", 9 - 5 * x + wobble);
+    m.add("completion/max", 14 - 3 * x);
+    m.add("loss/lr", 2e-5 * (1 - x));
+    m.add("seconds/sample", 4 + wobble);
+    m.add("seconds/train", 6 - wobble);
+    if (step % 8 == 0) m.add("eval/accuracy", 0.4 + 0.3 * x);
+    history.push_back(m);
+  }
+  Report r;
+  r.title = "GRPO: a small model on arithmetic";
+  r.headline = "38.5% \u2192 77.0%";
+  r.summary = "Accuracy on 200 held-out problems, greedy, before and after 24 steps.";
+  r.figures = {{"Steps", "24"}, {"Time", "11:32"}, {"Peak memory", "3.20 GiB"}};
+  r.charts = charts_of(history);
+  r.samples = {{"What is 3 + 17? Answer with the number only.", "20",
+                "3 + 17 = 20 <|im_end|>\nThe answer is 10.", "20", false, true},
+               {"What is 9 + 9? Answer with the number only.", "18", "18", "19", true, false}};
+  r.phases = {{"sample", 96.5, 12000}, {"reward", 0.2, 0}, {"train", 144.25, 30000}};
+  r.files = {{"Checkpoint", "run/checkpoints/step-24"}, {"Model", "run/export"}};
+  r.machine = {{"Processor", "A \"fast\" one"}, {"Memory", "15.60 GiB"}};
+  r.configuration = facts_of({{"train", {{"lr", 2e-5}, {"steps", 24}}}, {"task", "arithmetic"}});
+  return r;
+}
+
+TEST(RlCases, ReportPage) {
+  testing::expect_golden("rl/report.html", html_report(sample_report()));
 }
 
 }  // namespace
