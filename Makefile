@@ -32,4 +32,4 @@ format-check: setup-dev
 	@$(SOURCES) -print0 | xargs -0 $(CLANG_FORMAT) --dry-run --Werror
 
 clean:
-	@rm -rf build build-clang build-asan build-tsan build-dev
+	@rm -rf build build-clang build-asan build-tsan build-dev build-fuzz
