@@ -86,8 +86,9 @@ Buffer::Buffer(Buffer&& other) noexcept
     : client_(std::move(other.client_)), handle_(std::exchange(other.handle_, nullptr)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  std::swap(client_, other.client_);
-  std::swap(handle_, other.handle_);
+  Buffer taken(std::move(other));  // so that what was held here goes at once
+  std::swap(client_, taken.client_);
+  std::swap(handle_, taken.handle_);
   return *this;
 }
 
@@ -276,6 +277,29 @@ Buffer Buffer::copy_to(const Device& device) const {
   args.dst_device = device.handle;
   call(*client_->plugin(), &PJRT_Api::PJRT_Buffer_CopyToDevice, args);
   return Buffer(client_, args.dst_buffer);
+}
+
+Buffer Buffer::clone() const {
+  check();
+  auto memory = zeroed<PJRT_Buffer_Memory_Args>();
+  memory.buffer = handle_;
+  call(*client_->plugin(), &PJRT_Api::PJRT_Buffer_Memory, memory);
+  auto args = zeroed<PJRT_Buffer_CopyToMemory_Args>();
+  args.buffer = handle_;
+  args.dst_memory = memory.memory;
+  try {
+    call(*client_->plugin(), &PJRT_Api::PJRT_Buffer_CopyToMemory, args);
+    return Buffer(client_, args.dst_buffer);
+  } catch (const Error& e) {
+    // The header lets a plug-in refuse a copy inside one memory; then it goes through the host.
+    bool refused = e.code() == Code::unimplemented || e.code() == Code::invalid_argument;
+    if (!refused || deleted()) throw;
+  }
+  HostTensor host(dtype(), dims());
+  to_host({host.bytes(), host.byte_size()}).wait();
+  return from_host(client_, client_->device(device_id()), host.dtype(), host.dims(),
+                   {host.bytes(), host.byte_size()})
+      .buffer;
 }
 
 }  // namespace strata::pjrt

@@ -80,6 +80,8 @@ class Buffer {
   Event copy_raw(std::span<std::byte> out, size_t offset) const;
   // A copy on another device of the same client.
   Buffer copy_to(const Device& device) const;
+  // A copy on the same device, in memory of its own.
+  Buffer clone() const;
 
  private:
   void check() const;

@@ -192,6 +192,16 @@ TEST_P(BufferTest, CopiesBetweenDevices) {
   EXPECT_EQ(get<float>(other), (std::vector<float>{1, 2}));
 }
 
+TEST_P(BufferTest, ClonesHaveMemoryOfTheirOwn) {
+  auto c = client(2);
+  Buffer b = put<float>(c, {1, 2}, {2}, 1);
+  Buffer copy = b.clone();
+  EXPECT_EQ(copy.device_id(), 1);
+  EXPECT_NE(copy.address(), b.address());
+  b.free_memory();
+  EXPECT_EQ(get<float>(copy), (std::vector<float>{1, 2}));
+}
+
 TEST_P(BufferTest, ChunksFillAStackOutOfOrder) {
   auto c = client();
   ChunkedTransfer transfer(c, c->device(0), {{DType::f32, {3, 4}}, {DType::i32, {2}}});

@@ -13,8 +13,9 @@ Event::Event(Event&& other) noexcept
     : plugin_(std::move(other.plugin_)), handle_(std::exchange(other.handle_, nullptr)) {}
 
 Event& Event::operator=(Event&& other) noexcept {
-  std::swap(plugin_, other.plugin_);
-  std::swap(handle_, other.handle_);
+  Event taken(std::move(other));  // so that what was held here goes at once
+  std::swap(plugin_, taken.plugin_);
+  std::swap(handle_, taken.handle_);
   return *this;
 }
 

@@ -112,11 +112,12 @@ Executable::Executable(Executable&& other) noexcept
       device_ids_(std::move(other.device_ids_)) {}
 
 Executable& Executable::operator=(Executable&& other) noexcept {
-  std::swap(client_, other.client_);
-  std::swap(loaded_, other.loaded_);
-  std::swap(executable_, other.executable_);
-  std::swap(num_outputs_, other.num_outputs_);
-  std::swap(device_ids_, other.device_ids_);
+  Executable taken(std::move(other));  // so that what was held here goes at once
+  std::swap(client_, taken.client_);
+  std::swap(loaded_, taken.loaded_);
+  std::swap(executable_, taken.executable_);
+  std::swap(num_outputs_, taken.num_outputs_);
+  std::swap(device_ids_, taken.device_ids_);
   return *this;
 }
 
@@ -260,6 +261,13 @@ void Executable::fill_inputs(std::span<const Buffer* const> arguments,
             .expected = "a buffer that owns device memory",
             .got = "an empty one (moved from, or never filled)",
             .code = Code::failed_precondition});
+    }
+    if (arguments[i]->client() != client_) {
+      fail({.id = "pjrt.foreign_buffer",
+            .where = fmt::format("execution of {}, argument {}", name(),
+                                 i % (arguments.size() / devices)),
+            .expected = "a buffer of the client that compiled the program",
+            .got = "one of another client (" + arguments[i]->client()->plugin()->name() + ")"});
     }
     scratch.inputs_.push_back(handle);
   }

@@ -98,8 +98,8 @@ class Executable {
   // Arguments that the program marks as donated are consumed (their buffers become deleted) unless
   // their index is in `keep`. Returns at once; failures while running appear in `done` and in the
   // outputs' ready events. Throws "pjrt.argument_count" (not a multiple of the devices),
-  // "pjrt.buffer_empty", or "pjrt.call" (among others for a buffer that was donated before, or
-  // twice in this call).
+  // "pjrt.buffer_empty", "pjrt.foreign_buffer", or "pjrt.call" (among others for a buffer that was
+  // donated before, or twice in this call).
   Execution execute(std::span<const Buffer* const> arguments, ExecuteScratch& scratch,
                     std::span<const int64_t> keep = {}) const;
   Execution execute(std::span<const Buffer* const> arguments) const;

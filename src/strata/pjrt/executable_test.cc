@@ -188,6 +188,14 @@ TEST_P(ExecutableTest, WrongArgumentsAreErrorsNotCrashes) {
   EXPECT_TRUE(contains(none.what(), "argument 1")) << none.what();
 }
 
+TEST_P(ExecutableTest, ABufferOfAnotherClientIsAnError) {
+  Executable add = Executable::compile(client(), kAdd);
+  Buffer x = put<float>(client(), {1, 2, 3, 4}, {4});
+  Error e = error_of([&] { add.execute(std::vector<const Buffer*>{&x, &x}); });
+  EXPECT_EQ(e.id(), "pjrt.foreign_buffer");
+  EXPECT_TRUE(contains(e.what(), "another client")) << e.what();
+}
+
 TEST_P(ExecutableTest, AnArgumentThatFailsFailsTheResult) {
   auto c = client();
   Executable add = Executable::compile(c, kAdd);

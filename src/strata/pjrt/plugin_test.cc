@@ -94,6 +94,17 @@ TEST_P(PluginTest, ANullFunctionIsUnimplementedAndNamed) {
   EXPECT_TRUE(contains(e.what(), "PJRT_Client_Compile")) << e.what();
 }
 
+TEST_P(PluginTest, CloningGoesThroughTheHostWhereItMust) {
+  auto real = plugin();
+  ShortTable holed(*real, sizeof(PJRT_Api));
+  holed.table_.PJRT_Buffer_CopyToMemory = nullptr;
+  auto c = Client::create(Plugin::adopt(&holed.table_, "holed.so", Platform::cpu));
+  Buffer x = put<float>(c, {1, 2, 3, 4}, {4});
+  Buffer copy = x.clone();
+  EXPECT_NE(copy.address(), x.address());
+  EXPECT_EQ(get<float>(copy), (std::vector<float>{1, 2, 3, 4}));
+}
+
 TEST_P(PluginTest, AMissingStatisticIsDeclined) {
   auto real = plugin();
   ShortTable cut(*real, offsetof(PJRT_Api, PJRT_Executable_GetCompiledMemoryStats));

@@ -36,10 +36,11 @@ ChunkedTransfer::ChunkedTransfer(ChunkedTransfer&& other) noexcept
       handle_(std::exchange(other.handle_, nullptr)) {}
 
 ChunkedTransfer& ChunkedTransfer::operator=(ChunkedTransfer&& other) noexcept {
-  std::swap(client_, other.client_);
-  std::swap(shapes_, other.shapes_);
-  std::swap(taken_, other.taken_);
-  std::swap(handle_, other.handle_);
+  ChunkedTransfer taken(std::move(other));  // so that what was held here goes at once
+  std::swap(client_, taken.client_);
+  std::swap(shapes_, taken.shapes_);
+  std::swap(taken_, taken.taken_);
+  std::swap(handle_, taken.handle_);
   return *this;
 }
 
