@@ -28,6 +28,7 @@ struct LmInput {
   ir::Value ids;        // (B, T) i32
   ir::Value positions;  // (B, T) i32
   ir::Value segments;   // (B, T) i32: equal numbers see each other causally, 0 is padding
+  ir::Value parents = {};  // (B, T) i32: a second segment that a token sees; see segment_mask
   // Cached keys and values of P earlier tokens a row, (layers, B, P, kv_heads, head_dim) in the
   // compute type, and which of them exist, (B, P) pred. Null without a cache.
   ir::Value past_k = {}, past_v = {}, past_valid = {};

@@ -49,7 +49,8 @@ DenseDecoder::DenseDecoder(const DenseDecoderConfig& c)
 
 LmOutput DenseDecoder::forward(const nn::Context& context, const LmInput& in) const {
   nn::CosSin tables = nn::rotary_tables(in.positions, rotary_);
-  nn::TokenContext tokens{tables.cos, tables.sin, nn::segment_mask(in.segments), {}, in.want_cache};
+  nn::TokenContext tokens{
+      tables.cos, tables.sin, nn::segment_mask(in.segments, in.parents), {}, in.want_cache};
   Values past;
   if (in.past_k) {
     past = {in.past_k, in.past_v};

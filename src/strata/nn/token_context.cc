@@ -9,15 +9,19 @@ namespace strata::nn {
 
 using ir::Value;
 
-Value segment_mask(Value segments) {
+Value segment_mask(Value segments, Value parents) {
   int64_t rows = segments.dim(0), tokens = segments.dim(1);
   Dims square{rows, tokens, tokens};
   Value query = ops::broadcast_in_dim(segments, square, {0, 1});
   Value key = ops::broadcast_in_dim(segments, square, {0, 2});
   ir::Function& f = segments.function();
   Value row = ops::iota(f, DType::i32, square, 1), column = ops::iota(f, DType::i32, square, 2);
-  Value same = ops::and_(ops::compare(query, key, "EQ"),
-                         ops::compare(query, ops::full_like(query, 0), "NE"));
+  Value same = ops::compare(query, key, "EQ");
+  if (parents) {
+    Value parent = ops::broadcast_in_dim(parents, square, {0, 1});
+    same = ops::or_(same, ops::compare(parent, key, "EQ"));
+  }
+  same = ops::and_(same, ops::compare(key, ops::full_like(key, 0), "NE"));
   return ops::and_(same, ops::compare(row, column, "GE"));
 }
 

@@ -14,8 +14,10 @@ struct TokenContext {
 };
 
 // Causal mask inside segments. `segments` (B, T) i32: tokens see earlier tokens (and themselves) of
-// their own segment; segment 0 is padding, which sees nothing and is seen by none.
-ir::Value segment_mask(ir::Value segments);
+// their own segment; segment 0 is padding, which sees nothing and is seen by none. With `parents`
+// (B, T) i32 they also see earlier tokens of the segment parents[t] (0 = none): several completions
+// share one prompt in a row, each blind to the others.
+ir::Value segment_mask(ir::Value segments, ir::Value parents = {});
 
 // Causal mask for rows of which only the tokens where `valid` (B, T) pred holds are real.
 ir::Value causal_mask(ir::Value valid);

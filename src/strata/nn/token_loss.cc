@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "strata/base/error.h"
 #include "strata/ops/arithmetic.h"
 #include "strata/ops/constant.h"
 #include "strata/ops/control.h"
@@ -20,7 +19,7 @@ using ir::Values;
 // One chunk: hidden (C, E), labels (C) → log-probabilities and, if asked, entropies.
 Values chunk_scores(Value hidden, Value head, Value labels, const TokenScoreOptions& o) {
   Value logits = ops::convert(ops::linear(hidden, head), DType::f32);
-  if (o.temperature != 1.0) logits = logits * (1.0 / o.temperature);
+  if (o.temperature) logits = logits / o.temperature;
   Value total = ops::log_sum_exp(logits, -1);
   Value id = ops::iota(hidden.function(), DType::i32, logits.dims(), 1);
   Value is_label = ops::compare(id, ops::broadcast_in_dim(labels, logits.dims(), {0}), "EQ");
@@ -39,10 +38,6 @@ Values chunk_scores(Value hidden, Value head, Value labels, const TokenScoreOpti
 }  // namespace
 
 TokenScores token_scores(Value hidden, Value head, Value labels, const TokenScoreOptions& o) {
-  require(o.temperature > 0, {.id = "nn.temperature",
-                              .where = "token_scores",
-                              .expected = "a temperature above 0",
-                              .got = std::to_string(o.temperature)});
   ir::Function& f = hidden.function();
   int64_t count = hidden.dim(0);
   int64_t chunk = std::min(o.chunk, count);

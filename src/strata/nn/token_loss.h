@@ -7,9 +7,9 @@
 namespace strata::nn {
 
 struct TokenScoreOptions {
-  double temperature = 1.0;  // logits are divided by it before log-softmax; > 0
-  int64_t chunk = 256;       // tokens whose logits exist at the same time
-  bool entropy = false;      // also return the entropy of each distribution (no gradient)
+  ir::Value temperature = {};  // rank-0 f32, > 0: logits are divided by it; null = 1
+  int64_t chunk = 256;         // tokens whose logits exist at the same time
+  bool entropy = false;        // also return the entropy of each distribution (no gradient)
 };
 
 struct TokenScores {
@@ -19,7 +19,7 @@ struct TokenScores {
 
 // hidden (N, E) after the final norm, head (V, E), labels (N) i32 in [0, V). Logits are products in
 // the operands' type; everything after is float32. The reverse sweep computes a chunk's logits
-// again. Throws invalid_argument on a temperature that is not positive.
+// again.
 TokenScores token_scores(ir::Value hidden, ir::Value head, ir::Value labels,
                          const TokenScoreOptions& options);
 
