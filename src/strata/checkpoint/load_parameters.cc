@@ -1,0 +1,99 @@
+#include "strata/checkpoint/load_parameters.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "strata/base/error.h"
+#include "strata/runtime/array_builder.h"
+
+namespace strata::checkpoint {
+namespace {
+
+using weights::TensorSource;
+using weights::TensorView;
+using weights::Wanted;
+
+// Whether all exponent bits of a float32 are set.
+bool is_odd(uint32_t bits) { return (bits & 0x7f800000u) == 0x7f800000u; }
+
+void check_finite(const TensorView& tensor, std::span<const std::byte> floats,
+                  const TensorSource& source) {
+  for (size_t i = 0; i < floats.size() / 4; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, floats.data() + 4 * i, 4);
+    if (!is_odd(bits)) continue;
+    fail({.id = "checkpoint.not_finite",
+          .where = source.path().string() + ", tensor '" + tensor.name + "'",
+          .expected = "finite weights",
+          .got = std::to_string(std::bit_cast<float>(bits)) + " at element " + std::to_string(i),
+          .code = Code::data_loss});
+  }
+}
+
+// The tensor's elements as float32: the mapped bytes themselves, or `storage`.
+std::span<const std::byte> as_float(const TensorView& tensor, HostTensor& storage) {
+  if (tensor.dtype == DType::f32) return tensor.bytes;
+  storage = HostTensor(DType::f32, tensor.dims);
+  auto out = storage.data<float>();
+  if (tensor.dtype == DType::bf16 || tensor.dtype == DType::f16) {
+    for (size_t i = 0; i < out.size(); ++i) {
+      uint16_t bits;
+      std::memcpy(&bits, tensor.bytes.data() + 2 * i, 2);
+      out[i] = tensor.dtype == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+    }
+  } else {
+    storage = convert(weights::to_host(tensor), DType::f32);
+  }
+  return {storage.bytes(), storage.byte_size()};
+}
+
+// Where layer `k` of a stacked slot goes.
+sharding::Box layer_box(const sharding::Slot& slot, int64_t k) {
+  sharding::Box box{Dims(slot.type.dims.size(), 0), slot.type.sizes()};
+  if (auto axis = slot.type.position_of(sharding::Role::layer)) {
+    box.start[static_cast<size_t>(*axis)] = k;
+    box.size[static_cast<size_t>(*axis)] = 1;
+  }
+  return box;
+}
+
+}  // namespace
+
+std::vector<Wanted> members_of(const sharding::Slot& slot) {
+  auto parsed = sharding::parse_stacked_name(slot.name);
+  if (!parsed) return {{slot.name, slot.type.sizes()}};
+  Dims dims = erase_layer_dim(slot.type, sharding::Role::layer, slot.name).sizes();
+  std::vector<Wanted> out;
+  for (std::string& name : parsed->layer_names()) out.push_back({std::move(name), dims});
+  return out;
+}
+
+std::vector<runtime::Array> load_parameters(const sharding::Manifest& manifest,
+                                            const TensorSource& source,
+                                            const runtime::ClientPtr& client,
+                                            const LoadOptions& options) {
+  std::vector<Wanted> wanted;
+  for (const sharding::Slot& slot : manifest.slots()) {
+    for (Wanted& w : members_of(slot)) wanted.push_back(std::move(w));
+  }
+  weights::check_total(source, wanted, options.ignorable);
+  std::vector<runtime::Array> out;
+  HostTensor storage;
+  for (const sharding::Slot& slot : manifest.slots()) {
+    auto spec = runtime::ArraySpec::single(DType::f32, slot.type.sizes(), options.device_id);
+    runtime::ArrayBuilder builder(client, spec);
+    int64_t k = 0;
+    for (const Wanted& w : members_of(slot)) {
+      const TensorView& tensor = source.get(w.name);
+      std::span<const std::byte> floats = as_float(tensor, storage);
+      if (options.check_finite) check_finite(tensor, floats, source);
+      builder.write(layer_box(slot, k++), floats);
+      source.release(tensor);
+    }
+    out.push_back(builder.finish());
+  }
+  return out;
+}
+
+}  // namespace strata::checkpoint

@@ -1,0 +1,38 @@
+// Filling a model's parameters from a checkpoint's tensors, straight from the mapped file to the
+// device.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "strata/runtime/array.h"
+#include "strata/sharding/manifest.h"
+#include "strata/weights/tensor_source.h"
+
+namespace strata::checkpoint {
+
+struct LoadOptions {
+  int device_id = 0;
+  // Names the source may hold that the model does not want ("lm_head.weight" when tied).
+  std::vector<std::string> ignorable = {};
+  // Whether every float is checked; a NaN or infinity is an error naming tensor and place.
+  bool check_finite = true;
+};
+
+// One float32 array a slot of the manifest, in its order. A stacked slot takes one layer after
+// another from the unstacked tensors. Loading is total: all missing, extra and wrong-shape names
+// are one error (weights::check_total) and nothing is allocated before. Tensors of bf16, f16 or
+// another float type are widened exactly. Mapped pages are dropped once consumed: memory stays at
+// one model plus one widened tensor.
+// Throws data_loss (checkpoint.not_finite).
+std::vector<runtime::Array> load_parameters(const sharding::Manifest& manifest,
+                                            const weights::TensorSource& source,
+                                            const runtime::ClientPtr& client,
+                                            const LoadOptions& options = {});
+
+// The unstacked names and dims that a slot holds, in the order of its layer dim.
+std::vector<weights::Wanted> members_of(const sharding::Slot& slot);
+
+}  // namespace strata::checkpoint

@@ -1,0 +1,191 @@
+#include "strata/rl/engine.h"
+
+#include <utility>
+
+#include "strata/base/error.h"
+#include "strata/base/log.h"
+#include "strata/transform/lower.h"
+
+namespace strata::rl {
+namespace {
+
+using runtime::Argument;
+using runtime::Array;
+
+runtime::TablePtr make_table(uint64_t version, const nn::Structure& structure,
+                             std::vector<Array> arrays) {
+  std::vector<std::pair<std::string, Array>> entries;
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    entries.emplace_back(structure.manifest().slots()[i].name, std::move(arrays[i]));
+  }
+  return runtime::ParameterTable::make(version, std::move(entries));
+}
+
+void check_type(const Array& array, const sharding::ParamType& type, const std::string& name) {
+  bool fits = !array.consumed() && array.dtype() == type.dtype && array.dims() == type.sizes();
+  require(fits,
+          {.id = "rl.engine_parameters",
+           .where = name,
+           .expected = text_of(type),
+           .got = array.consumed() ? "a consumed array" : shape_text(array.dtype(), array.dims())});
+}
+
+}  // namespace
+
+Engine::Engine(Setup setup, optim::UpdatePlan plan)
+    : setup_(std::move(setup)), plan_(std::move(plan)) {
+  const sharding::Manifest& manifest = setup_.structure->manifest();
+  for (const optim::Parameter& p : plan_.parameters()) {
+    trained_.push_back(static_cast<size_t>(manifest.index_of(p.name)));
+  }
+  std::vector<Array> slots;
+  for (const optim::SlotSpec& s : plan_.slots()) {
+    slots.push_back(
+        Array::put(setup_.compiler->client(), HostTensor(s.type.dtype, s.type.sizes())));
+  }
+  check_types(setup_.parameters, slots);
+  slots_ = std::move(slots);
+  table_ = make_table(version_, *setup_.structure, std::move(setup_.parameters));
+}
+
+void Engine::check_types(const std::vector<Array>& parameters,
+                         const std::vector<Array>& slots) const {
+  const auto& declared = setup_.structure->manifest().slots();
+  require(parameters.size() == declared.size() && slots.size() == plan_.slots().size(),
+          {.id = "rl.engine_parameters",
+           .where = "engine",
+           .expected = std::to_string(declared.size()) + " parameters and " +
+                       std::to_string(plan_.slots().size()) + " slots",
+           .got = std::to_string(parameters.size()) + " and " + std::to_string(slots.size())});
+  for (size_t i = 0; i < declared.size(); ++i) {
+    check_type(parameters[i], declared[i].type, declared[i].name);
+  }
+  for (size_t i = 0; i < slots.size(); ++i) {
+    check_type(slots[i], plan_.slots()[i].type, plan_.slots()[i].name);
+  }
+}
+
+std::unique_ptr<ir::Function> Engine::trace(const std::string& name) const {
+  ModelView view{setup_.model, setup_.structure};
+  if (name == "update") return update_function(plan_);
+  if (name == "logprobs") return logprobs_function(view, setup_.shape, setup_.options);
+  return gradients_function(view, plan_, setup_.shape, setup_.options, name == "accumulate");
+}
+
+runtime::Executor& Engine::program(ExecutorPtr& slot, const char* name) {
+  if (slot) return *slot;
+  Stopwatch clock;
+  std::string text = transform::program_text(*trace(name));
+  runtime::CompileRequest request;
+  request.name = name;
+  request.trace_seconds = clock.seconds();
+  slot = std::make_unique<runtime::Executor>(setup_.compiler->compile(text, request));
+  return *slot;
+}
+
+std::vector<runtime::MemoryReport> Engine::prepare(bool accumulating) {
+  std::vector<runtime::MemoryReport> out;
+  out.push_back(memory_report(program(gradients_, "gradients").program()));
+  if (accumulating) {
+    out.push_back(memory_report(program(accumulate_, "accumulate").program()));
+  }
+  out.push_back(memory_report(program(update_, "update").program()));
+  return out;
+}
+
+std::vector<Array> Engine::upload(const TokenBatch& batch, double weight, double temperature) {
+  invariant(batch.shape == setup_.shape, "rl.batch_shape", "a batch of the engine's shape");
+  const runtime::ClientPtr& client = setup_.compiler->client();
+  std::vector<Array> out;
+  for (const HostTensor* t : {&batch.ids, &batch.positions, &batch.segments, &batch.parents,
+                              &batch.source, &batch.labels, &batch.sequence, &batch.terms}) {
+    out.push_back(Array::put(client, *t));
+  }
+  out.push_back(Array::put(client, HostTensor::scalar(static_cast<float>(temperature))));
+  out.push_back(Array::put(client, HostTensor::scalar(static_cast<float>(weight))));
+  return out;
+}
+
+std::vector<float> Engine::accumulate(const TokenBatch& batch, double weight, double temperature) {
+  bool first = accumulator_.empty();
+  runtime::Executor& run =
+      first ? program(gradients_, "gradients") : program(accumulate_, "accumulate");
+  std::vector<Array> inputs = upload(batch, weight, temperature);
+  std::vector<Argument> arguments;
+  for (const auto& entry : table_->entries()) arguments.push_back(Argument::borrow(*entry.second));
+  for (Array& a : accumulator_) arguments.push_back(Argument::donate(a));
+  for (const Array& a : inputs) arguments.push_back(Argument::borrow(a));
+  std::vector<Array> results = run.run(arguments);
+  HostTensor metrics = results.back().get();
+  results.pop_back();
+  accumulator_ = std::move(results);
+  auto values = metrics.data<float>();
+  return {values.begin(), values.end()};
+}
+
+UpdateStats Engine::update() {
+  require(!accumulator_.empty(), {.id = "rl.empty_update",
+                                  .where = "update",
+                                  .expected = "at least one batch since the last update",
+                                  .got = "none",
+                                  .code = Code::failed_precondition});
+  runtime::Executor& run = program(update_, "update");
+  std::vector<float> scalars = plan_.scalar_values(counts_.count);
+  Array packed = Array::put(setup_.compiler->client(),
+                            HostTensor::of<float>({static_cast<int64_t>(scalars.size())}, scalars));
+  auto entries = runtime::ParameterTable::dissolve(table_);
+  std::vector<Argument> arguments;
+  for (size_t i : trained_) arguments.push_back(Argument::donate(entries[i].second));
+  for (Array& a : slots_) arguments.push_back(Argument::donate(a));
+  for (const Array& a : accumulator_) arguments.push_back(Argument::borrow(a));
+  arguments.push_back(Argument::borrow(packed));
+  std::vector<Array> results = run.run(arguments);
+  for (size_t i = 0; i < trained_.size(); ++i) entries[trained_[i]].second = std::move(results[i]);
+  for (size_t i = 0; i < slots_.size(); ++i) slots_[i] = std::move(results[trained_.size() + i]);
+  table_ = runtime::ParameterTable::make(++version_, std::move(entries));
+  HostTensor stats = results.back().get();
+  accumulator_.clear();
+  return finish_update(stats);
+}
+
+UpdateStats Engine::finish_update(const HostTensor& stats) {
+  auto v = stats.data<float>();
+  UpdateStats out;
+  out.loss = v[0];
+  out.weight = v[1];
+  out.outcome = optim::outcome_of(v[2] != 0, v[1], static_cast<int64_t>(v[4]));
+  out.grad_norm = v[kUpdateStats];
+  for (const optim::NamedScalar& s : plan_.scalars(counts_.count)) {
+    if (s.name.starts_with("lr/")) {
+      out.lr = s.value;
+      break;
+    }
+  }
+  optim::record(counts_, out.outcome, setup_.max_skipped);
+  return out;
+}
+
+Engine::Scores Engine::logprobs(const TokenBatch& batch, double temperature,
+                                const runtime::ParameterTable* parameters) {
+  runtime::Executor& run = program(logprobs_, "logprobs");
+  std::vector<Array> inputs = upload(batch, 1, temperature);
+  std::vector<Argument> arguments;
+  const runtime::ParameterTable& table = parameters != nullptr ? *parameters : *table_;
+  for (const auto& entry : table.entries()) arguments.push_back(Argument::borrow(*entry.second));
+  for (const Array& a : inputs) arguments.push_back(Argument::borrow(a));
+  std::vector<Array> results = run.run(arguments);
+  HostTensor logprobs = results[0].get(), entropies = results[1].get();
+  auto l = logprobs.data<float>(), e = entropies.data<float>();
+  return {{l.begin(), l.end()}, {e.begin(), e.end()}};
+}
+
+void Engine::restore(std::vector<Array> parameters, std::vector<Array> slots,
+                     const optim::StepCounts& counts) {
+  check_types(parameters, slots);
+  table_ = make_table(++version_, *setup_.structure, std::move(parameters));
+  slots_ = std::move(slots);
+  counts_ = counts;
+  accumulator_.clear();
+}
+
+}  // namespace strata::rl

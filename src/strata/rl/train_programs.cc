@@ -1,0 +1,180 @@
+#include "strata/rl/train_programs.h"
+
+#include "strata/nn/context.h"
+#include "strata/nn/token_loss.h"
+#include "strata/ops/arithmetic.h"
+#include "strata/ops/constant.h"
+#include "strata/ops/elementwise.h"
+#include "strata/ops/gather.h"
+#include "strata/ops/reduce.h"
+#include "strata/ops/shape.h"
+#include "strata/transform/vjp.h"
+
+namespace strata::rl {
+namespace {
+
+using ir::Function;
+using ir::Type;
+using ir::Value;
+using ir::Values;
+
+// The batch's inputs as traced values.
+struct TracedBatch {
+  Value ids, positions, segments, parents, source, labels, sequence, terms, temperature, weight;
+
+  Value term(int64_t row) const { return ops::select_index(terms, 0, row); }
+};
+
+TracedBatch batch_parameters(Function& f, const BatchShape& s) {
+  Type grid{DType::i32, {s.rows, s.tokens}}, list{DType::i32, {s.scored}};
+  TracedBatch b;
+  b.ids = f.parameter(grid, "ids");
+  b.positions = f.parameter(grid, "positions");
+  b.segments = f.parameter(grid, "segments");
+  b.parents = f.parameter(grid, "parents");
+  b.source = f.parameter(list, "source");
+  b.labels = f.parameter(list, "labels");
+  b.sequence = f.parameter(list, "sequence");
+  b.terms = f.parameter({DType::f32, {5, s.scored}}, "terms");
+  b.temperature = f.parameter({DType::f32, {}}, "temperature");
+  b.weight = f.parameter({DType::f32, {}}, "batch_weight");
+  return b;
+}
+
+// Parameters of every slot; `weights` are their casts to the compute type.
+struct Bound {
+  Values masters, weights;
+};
+
+Bound bind(Function& f, const nn::Structure& structure, DType compute) {
+  Bound out;
+  for (const sharding::Slot& s : structure.manifest().slots()) {
+    out.masters.push_back(f.parameter({DType::f32, s.type.sizes()}, s.name));
+    out.weights.push_back(ops::convert(out.masters.back(), compute));
+  }
+  return out;
+}
+
+nn::TokenScores scores(Function& f, const ModelView& view, const Values& weights,
+                       const TracedBatch& b, const TrainOptions& o) {
+  nn::Context context(f, *view.structure, weights);
+  models::LmInput input;
+  input.ids = b.ids;
+  input.positions = b.positions;
+  input.segments = b.segments;
+  input.parents = b.parents;
+  Value hidden = view.model->forward(context, input).hidden;
+  int64_t places = b.ids.dim(0) * b.ids.dim(1);
+  Value flat = ops::reshape(hidden, {places, hidden.dim(2)});
+  Value chosen = ops::take(flat, b.source, 0);
+  bool policy = o.loss == LossKind::policy;
+  return nn::token_scores(
+      chosen, view.model->head(context), b.labels,
+      {.temperature = policy ? b.temperature : Value{}, .chunk = o.chunk, .entropy = policy});
+}
+
+PolicyLoss batch_loss(const nn::TokenScores& s, const TracedBatch& b, const TrainOptions& o) {
+  if (o.loss == LossKind::policy) {
+    PolicyTerms t{s.logprobs, s.entropy, b.term(0), b.term(1),
+                  b.term(2),  b.term(3), b.term(4), b.sequence};
+    return policy_loss(t, o.policy);
+  }
+  Value weight = b.term(0);
+  Value active = ops::compare(weight, ops::full_like(weight, 0), "NE");
+  Value loss = ops::select(active, -(weight * s.logprobs), ops::full_like(weight, 0));
+  Value tokens = ops::reduce_sum(ops::convert(active, DType::f32), {0});
+  return {ops::reduce_sum(loss, {0}), ops::reshape(tokens, {1})};
+}
+
+// The manifest's slots that the plan trains, in the plan's order.
+Values trained(const nn::Structure& structure, const optim::UpdatePlan& plan,
+               const Values& masters) {
+  Values out;
+  for (const optim::Parameter& p : plan.parameters()) {
+    out.push_back(masters[static_cast<size_t>(structure.manifest().index_of(p.name))]);
+  }
+  return out;
+}
+
+std::string alias(size_t output) {
+  return "tf.aliasing_output = " + std::to_string(output) + " : i32";
+}
+
+}  // namespace
+
+std::unique_ptr<Function> gradients_function(const ModelView& view, const optim::UpdatePlan& plan,
+                                             const BatchShape& shape, const TrainOptions& o,
+                                             bool accumulate) {
+  auto function = std::make_unique<Function>(accumulate ? "accumulate" : "gradients");
+  Function& f = *function;
+  Bound bound = bind(f, *view.structure, o.compute);
+  Values before;
+  if (accumulate) {
+    for (const optim::SlotSpec& s : optim::accumulator_slots(plan.parameters())) {
+      before.push_back(f.parameter(optim::traced_type(s.type), s.name));
+      f.argument_ports().back().attributes = alias(before.size() - 1);
+    }
+  }
+  TracedBatch b = batch_parameters(f, shape);
+  PolicyLoss loss = batch_loss(scores(f, view, bound.weights, b, o), b, o);
+  optim::Sums sums;
+  sums.loss = loss.loss;
+  sums.weight = b.weight;
+  sums.gradients = transform::gradient(loss.loss, trained(*view.structure, plan, bound.masters));
+  optim::Accumulator after =
+      accumulate ? optim::accumulate(optim::accumulator_of(before), sums) : optim::begin(sums);
+  Values results = optim::flat(after);
+  results.push_back(loss.metrics);
+  f.set_results(results);
+  return function;
+}
+
+std::unique_ptr<Function> update_function(const optim::UpdatePlan& plan) {
+  auto function = std::make_unique<Function>("update");
+  Function& f = *function;
+  Values parameters, slots, sums;
+  auto donated = [&](const sharding::ParamType& type, const std::string& name) {
+    Value v = f.parameter(optim::traced_type(type), name);
+    f.argument_ports().back().attributes = alias(parameters.size() + slots.size());
+    return v;
+  };
+  for (const optim::Parameter& p : plan.parameters()) {
+    parameters.push_back(donated(p.type, p.name));
+  }
+  for (const optim::SlotSpec& s : plan.slots()) slots.push_back(donated(s.type, s.name));
+  for (const optim::SlotSpec& s : optim::accumulator_slots(plan.parameters())) {
+    sums.push_back(f.parameter(optim::traced_type(s.type), s.name));
+  }
+  auto count = static_cast<int64_t>(plan.scalars(0).size());
+  Value packed = f.parameter({DType::f32, {count}}, "scalars");
+  Values scalars;
+  for (int64_t i = 0; i < count; ++i) scalars.push_back(ops::select_index(packed, 0, i));
+  optim::Accumulator a = optim::accumulator_of(sums);
+  optim::UpdateResult r = plan.trace(f, parameters, slots, a.sums, scalars);
+  Values stats{r.loss, r.weight, ops::convert(r.applied, DType::f32),
+               ops::convert(a.added, DType::f32), ops::convert(a.skipped, DType::f32)};
+  stats.insert(stats.end(), r.norms.begin(), r.norms.end());
+  for (Value& v : stats) v = ops::reshape(v, {1});
+  Values results = r.parameters;
+  results.insert(results.end(), r.slots.begin(), r.slots.end());
+  results.push_back(ops::concatenate(stats, 0));
+  f.set_results(results);
+  return function;
+}
+
+std::unique_ptr<Function> logprobs_function(const ModelView& view, const BatchShape& shape,
+                                            const TrainOptions& o) {
+  auto function = std::make_unique<Function>("logprobs");
+  Function& f = *function;
+  Bound bound = bind(f, *view.structure, o.compute);
+  TracedBatch b = batch_parameters(f, shape);
+  nn::TokenScores s = scores(f, view, bound.weights, b, o);
+  Value entropy = s.entropy ? s.entropy : ops::full_like(s.logprobs, 0);
+  // Every input is used, so that all three programs take the same list.
+  Value unused = b.weight * 0.0 + ops::reduce_sum(b.terms * 0.0, {0, 1}) +
+                 ops::convert(ops::reduce_max(b.sequence, {0}), DType::f32) * 0.0;
+  f.set_results({s.logprobs + unused, entropy});
+  return function;
+}
+
+}  // namespace strata::rl
