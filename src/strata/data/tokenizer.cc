@@ -218,14 +218,38 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
 }
 
 std::vector<int32_t> Tokenizer::encode_protected(std::string_view text,
-                                                 std::span<const ProtectedRange> ranges) const {
+                                                 std::span<const ProtectedRange> ranges,
+                                                 bool continues) const {
   require(is_utf8(text), {.id = "tokenizer.protected_utf8",
                           .where = "encode_protected",
                           .expected = "well-formed UTF-8",
                           .got = "other bytes"});
   std::vector<int32_t> ids;
-  model_->encode(text, {false, ranges}, &ids);
+  if (continues && drops_leading_space() && text.substr(0, 1) == " ") {
+    std::vector<ProtectedRange> moved = ranges_within(ranges, 1, text.size());
+    model_->encode(text.substr(1), {false, moved}, &ids);
+  } else {
+    model_->encode(text, {false, ranges}, &ids);
+  }
   return ids;
+}
+
+std::vector<TextPart> Tokenizer::find_added(std::string_view text,
+                                            std::span<const ProtectedRange> ranges) const {
+  std::vector<TextPart> found;
+  for (const TextPart& part : model_->raw_tokens.cut(text, {false, ranges})) {
+    if (part.id >= 0) {
+      found.push_back(part);
+      continue;
+    }
+    std::string_view stretch = text.substr(part.begin, part.end - part.begin);
+    if (model_->normalized_tokens.empty() || model_->normalized(stretch) != stretch) continue;
+    std::vector<ProtectedRange> inner = ranges_within(ranges, part.begin, part.end);
+    for (const TextPart& p : model_->normalized_tokens.cut(stretch, {false, inner})) {
+      if (p.id >= 0) found.push_back({part.begin + p.begin, part.begin + p.end, p.id});
+    }
+  }
+  return found;
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, const DecodeOptions& options) const {

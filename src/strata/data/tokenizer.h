@@ -44,10 +44,17 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   // Encodes `text` as one piece, without adding special tokens; no special token is recognised
-  // inside a protected range or across its border. `ranges` are sorted and disjoint. `text` must
-  // be well-formed UTF-8 (throws invalid_argument).
+  // inside a protected range or across its border. `ranges` are sorted and disjoint. `continues`:
+  // the text follows another one, so SentencePiece's prefix space stands for a space that it
+  // begins with. `text` must be well-formed UTF-8 (throws invalid_argument).
   std::vector<int32_t> encode_protected(std::string_view text,
-                                        std::span<const ProtectedRange> ranges) const;
+                                        std::span<const ProtectedRange> ranges,
+                                        bool continues = false) const;
+
+  // Where added tokens stand in `text` under the same rules, in order. Those that are looked for
+  // in normalized text are left out where normalization changes it.
+  std::vector<TextPart> find_added(std::string_view text,
+                                   std::span<const ProtectedRange> ranges) const;
 
   // Text of the ids; bytes that are no UTF-8 become U+FFFD. Ids without a token (a model's
   // padding rows) contribute nothing, as in HF.

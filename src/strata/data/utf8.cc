@@ -140,6 +140,27 @@ bool is_word(uint32_t point) {
   }
 }
 
+bool is_printable(uint32_t point) {
+  switch (category_of(point)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    case UTF8PROC_CATEGORY_ZS:
+      return point == ' ';
+    default:
+      return true;
+  }
+}
+
+bool is_python_space(uint32_t point) {
+  return is_white_space(point) || (point >= 0x1c && point <= 0x1f);
+}
+
 std::string normalize(std::string_view text, NormalForm form) {
   if (is_ascii(text)) return std::string(text);
   int options = UTF8PROC_STABLE;

@@ -44,6 +44,12 @@ bool is_numeric(uint32_t point);
 // A letter, mark, number or connector: what `\w` means in the regular expressions of Rust.
 bool is_word(uint32_t point);
 
+// What Python's str.isprintable says of it, and thus what its repr does not escape.
+bool is_printable(uint32_t point);
+
+// What Python's str.strip takes away: white space and the separators U+001C to U+001F.
+bool is_python_space(uint32_t point);
+
 // Unicode normalization forms.
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
