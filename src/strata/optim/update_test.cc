@@ -1,0 +1,279 @@
+#include "strata/optim/update.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "strata/optim/adamw.h"
+#include "strata/optim/lion.h"
+#include "strata/optim/sgd.h"
+#include "strata/optim/step_counts.h"
+#include "strata/optim/step_for_test.h"
+#include "strata/transform/lower.h"
+
+namespace strata::optim {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+Tensors list(HostTensor a) {
+  Tensors all;
+  all.push_back(std::move(a));
+  return all;
+}
+
+Tensors list(HostTensor a, HostTensor b) {
+  Tensors all = list(std::move(a));
+  all.push_back(std::move(b));
+  return all;
+}
+
+// The value of a scalar input by name; NaN when there is none.
+double scalar_of(const UpdatePlan& plan, int64_t count, const std::string& name) {
+  for (const NamedScalar& s : plan.scalars(count)) {
+    if (s.name == name) return s.value;
+  }
+  return kNan;
+}
+
+// Case B4: p after each step as the case's generator gives it.
+TEST(Update, AdamWGivesTheCaseB4Values) {
+  auto manifest = manifest_of({{"w", f32_type({4})}});
+  Stepper s(newer_plugin(), simple_plan(manifest, make_adamw({.weight_decay = 0.1}), 0.01),
+            list(tensor({1, -2, 0.5, 0})));
+  const std::vector<std::vector<float>> gradients = {
+      {0.1f, -0.2f, 0, 1e-9f}, {0.3f, 0.1f, 0, 1e-9f}, {-0.2f, 0.05f, 0, 1e-9f}};
+  std::vector<double> first;
+  for (int64_t count = 0; count < 3; ++count) {
+    s.step(list(tensor(gradients[static_cast<size_t>(count)])), count);
+    first.push_back(s.parameters[0].at(0));
+    // Decay alone: (1 - lr wd) a step.
+    EXPECT_NEAR(s.parameters[0].at(2), 0.5 * std::pow(0.999, count + 1), 1e-7);
+  }
+  EXPECT_NEAR(first[0], 0.989000001, 1e-7);
+  EXPECT_NEAR(first[2], 0.975275319, 1e-7);
+}
+
+TEST(Update, ZeroGradientsAndZeroWeightsStayZero) {
+  auto manifest = manifest_of({{"w", f32_type({3})}});
+  for (auto& optimizer : {make_adamw(), make_lion(), make_sgd({.momentum = 0.9})}) {
+    Stepper s(newer_plugin(), simple_plan(manifest, optimizer, 0.1), list(tensor({0, 0, 0})));
+    Stepper::Report report = s.step(list(tensor({0, 0, 0})), 0);
+    EXPECT_TRUE(report.applied) << optimizer->name();
+    EXPECT_EQ(values_of(s.parameters[0]), (std::vector<float>{0, 0, 0})) << optimizer->name();
+  }
+}
+
+// Case B4: lr wd = 1e-5 on p = 1 with no gradient.
+TEST(Update, SmallDecayMovesTheFloat32Master) {
+  auto manifest = manifest_of({{"w", f32_type({1})}});
+  Stepper s(newer_plugin(), simple_plan(manifest, make_adamw({.weight_decay = 0.01}), 1e-3),
+            list(tensor({1})));
+  for (int64_t count = 0; count < 1000; ++count) s.step(list(tensor({0})), count);
+  EXPECT_NEAR(s.parameters[0].at(0), 0.9900498, 3e-6);
+}
+
+// Case B4: the second moment of g = 1, and its decay from 1, over 2,000 steps.
+TEST(Update, SecondMomentGrowsAndDecays) {
+  auto manifest = manifest_of({{"w", f32_type({2})}});
+  Stepper s(newer_plugin(), simple_plan(manifest, make_adamw(), 0), list(tensor({1, 1})));
+  s.slots[1] = tensor({0, 1});
+  for (int64_t count = 0; count < 2000; ++count) s.step(list(tensor({1, 0})), count);
+  EXPECT_NEAR(s.slots[1].at(0), 0.8648, 1e-4);
+  EXPECT_NEAR(s.slots[1].at(1), std::pow(0.999, 2000), 1e-4);
+}
+
+// Case B4: a stacked norm [L, D] of ones, no gradient, lr 0.1, wd 0.1.
+TEST(Update, StackedNormsAreExemptFromDecay) {
+  sharding::ParamType norm = f32_type({2, 4});
+  norm.dims[0].role = sharding::Role::layer;
+  auto manifest = manifest_of({{"layers[0:2:1].norm.weight", norm}, {"w", f32_type({2, 4})}});
+  UpdatePlan plan(make_adamw({.weight_decay = 0.1}), Groups(manifest, default_groups()),
+                  Schedule({.peak = 0.1}));
+  std::vector<float> ones(8, 1);
+  Stepper s(newer_plugin(), plan, list(tensor(ones, {2, 4}), tensor(ones, {2, 4})));
+  std::vector<float> zeros(8, 0);
+  s.step(list(tensor(zeros, {2, 4}), tensor(zeros, {2, 4})), 0);
+  EXPECT_EQ(values_of(s.parameters[0]), ones);
+  EXPECT_NEAR(s.parameters[1].at(0), 0.99, 1e-7);
+}
+
+TEST(Update, TheScheduleIsReadBeforeTheIncrement) {
+  auto manifest = manifest_of({{"w", f32_type({2})}});
+  Schedule schedule({.kind = "warmup_cosine", .peak = 1e-2, .warmup = 2, .total = 10});
+  UpdatePlan plan(make_adamw(), Groups(manifest, one_group()), schedule);
+  EXPECT_EQ(scalar_of(plan, 0, "lr/all"), 0);
+  EXPECT_EQ(scalar_of(plan, 2, "lr/all"), 1e-2);
+  EXPECT_EQ(scalar_of(plan, 0, "c1"), 1 - std::pow(0.9, 1));
+  EXPECT_EQ(scalar_of(plan, 4, "c2"), 1 - std::pow(0.999, 5));
+  Stepper s(newer_plugin(), plan, list(tensor({1, 2})));
+  HostTensor before = s.parameters[0].clone();
+  EXPECT_TRUE(s.step(list(tensor({1, 1})), 0).applied);
+  EXPECT_TRUE(same_bits(s.parameters[0], before));
+  EXPECT_NEAR(s.slots[0].at(0), 0.1, 1e-7);
+  s.step(list(tensor({1, 1})), 1);
+  EXPECT_FALSE(same_bits(s.parameters[0], before));
+}
+
+TEST(Update, NothingMovesWhenAnythingIsNotFinite) {
+  auto manifest = manifest_of({{"a", f32_type({3})}, {"b", f32_type({2})}});
+  for (auto& optimizer : {make_adamw(), make_lion(), make_sgd({.momentum = 0.9})}) {
+    Stepper s(newer_plugin(), simple_plan(manifest, optimizer, 0.1, 1.0),
+              list(tensor({1, 2, 3}), tensor({4, 5})));
+    s.step(list(tensor({1, 1, 1}), tensor({1, 1})), 0);
+    Tensors before;
+    for (Tensors* all : {&s.parameters, &s.slots}) {
+      for (HostTensor& t : *all) before.push_back(t.clone());
+    }
+    struct Row {
+      float a, b, weight, loss;
+    };
+    for (Row row : {Row{kNan, 1, 1, 0}, Row{1, kInf, 1, 0}, Row{1, -kInf, 1, 0}, Row{1, 1, kNan, 0},
+                    Row{1, 1, kInf, 0}, Row{1, 1, 1, kNan}, Row{1, 1, 0, 0}, Row{1, 1, -1, 0}}) {
+      Stepper::Report report =
+          s.step(list(tensor({0, row.a, 0}), tensor({row.b, 0})), 1, row.weight, row.loss);
+      EXPECT_FALSE(report.applied);
+      size_t i = 0;
+      for (Tensors* all : {&s.parameters, &s.slots}) {
+        for (HostTensor& t : *all) EXPECT_TRUE(same_bits(t, before[i++])) << optimizer->name();
+      }
+    }
+  }
+}
+
+// Case B3 on one device. With plain descent at rate 1 from 0, the parameter is minus the clipped
+// gradient.
+TEST(Update, ClipGivesTheCaseB3Values) {
+  auto manifest = manifest_of({{"sharded", f32_type({4})}, {"replicated", f32_type({1})}});
+  Stepper s(newer_plugin(), simple_plan(manifest, make_sgd(), 1, 1.0),
+            list(tensor({0, 0, 0, 0}), tensor({0})));
+  Stepper::Report report = s.step(list(tensor({3, 0, 4, 12}), tensor({0.8f})), 0);
+  const double norm = 13.024592;
+  EXPECT_NEAR(report.norms.at(0), norm, 1e-6 * norm);
+  EXPECT_NEAR(s.parameters[0].at(3), -12 / norm, 1e-6);
+  EXPECT_NEAR(s.parameters[1].at(0), -0.8 / norm, 1e-6);
+}
+
+TEST(Update, SmallNormsAreNotClipped) {
+  auto manifest = manifest_of({{"w", f32_type({1})}});
+  Stepper s(newer_plugin(), simple_plan(manifest, make_sgd(), 1, 1.0), list(tensor({0})));
+  Stepper::Report report = s.step(list(tensor({0.8f})), 0);
+  EXPECT_EQ(report.norms.at(0), 0.8f);
+  EXPECT_EQ(s.parameters[0].at(0), -0.8f);
+  // Norm 0: scale 1, not NaN.
+  report = s.step(list(tensor({0})), 0);
+  EXPECT_EQ(report.norms.at(0), 0);
+  EXPECT_EQ(s.parameters[0].at(0), -0.8f);
+}
+
+// Case B3, tied: one slot of the manifest, one gradient (the sum of both uses), one count.
+TEST(Update, TiedParametersCountOnce) {
+  auto manifest = manifest_of({{"embed.weight", f32_type({2})}}, {{"head.weight", "embed.weight"}});
+  UpdatePlan plan = simple_plan(manifest, make_sgd(), 1, 1.0);
+  ASSERT_EQ(plan.parameters().size(), 1u);
+  Stepper s(newer_plugin(), plan, list(tensor({0, 0})));
+  EXPECT_EQ(s.step(list(tensor({3, 4})), 0).norms.at(0), 5.0f);
+  EXPECT_NEAR(s.parameters[0].at(1), -0.8, 1e-7);
+}
+
+TEST(Update, AGroupMayBeClippedByItsOwnNorm) {
+  auto manifest =
+      manifest_of({{"lora.a", f32_type({2})}, {"w.a", f32_type({2})}, {"w.b", f32_type({1})}});
+  GroupsConfig config = {
+      .groups = {{.name = "adapter", .clip_norm = 0.5}, {.name = "rest"}, {.name = "rest2"}},
+      .rules = {{.group = "adapter", .glob = "lora.*"},
+                {.group = "rest", .glob = "w.a"},
+                {.group = "rest2", .glob = "w.b"}}};
+  UpdatePlan plan(make_sgd(), Groups(manifest, config), Schedule({.peak = 1}), 13);
+  EXPECT_EQ(plan.norms(), (std::vector<std::string>{"grad_norm/adapter", "grad_norm"}));
+  EXPECT_EQ(scalar_of(plan, 0, "clip_norm/adapter"), 0.5);
+  EXPECT_EQ(scalar_of(plan, 0, "clip_norm"), 13);
+  Tensors start = list(tensor({0, 0}), tensor({0, 0}));
+  start.push_back(tensor({0}));
+  Stepper s(newer_plugin(), plan, std::move(start));
+  Tensors gradients = list(tensor({3, 4}), tensor({3, 4}));
+  gradients.push_back(tensor({12}));
+  Stepper::Report report = s.step(gradients, 0);
+  EXPECT_EQ(report.norms, (std::vector<float>{5, 13}));
+  EXPECT_NEAR(s.parameters[0].at(0), -0.3, 1e-7);
+  EXPECT_EQ(values_of(s.parameters[1]), (std::vector<float>{-3, -4}));
+}
+
+TEST(Update, SumsAreDividedOnceByTheSummedWeight) {
+  auto manifest = manifest_of({{"w", f32_type({2})}});
+  Stepper s(newer_plugin(), simple_plan(manifest, make_sgd(), 1), list(tensor({0, 0})));
+  Stepper::Report report = s.step(list(tensor({10, -20})), 0, 5, 15);
+  EXPECT_EQ(report.loss, 3.0f);
+  EXPECT_EQ(report.weight, 5.0f);
+  EXPECT_NEAR(report.norms.at(0), std::sqrt(20.0), 1e-6);
+  EXPECT_NEAR(s.parameters[0].at(0), -2, 1e-6);
+  EXPECT_NEAR(s.parameters[0].at(1), 4, 1e-6);
+}
+
+TEST(Update, Bf16GradientsAreReadInFloat32) {
+  auto manifest = manifest_of({{"w", f32_type({1000})}});
+  Stepper s(newer_plugin(), simple_plan(manifest, make_sgd(), 1),
+            list(HostTensor(DType::f32, {1000})), DType::bf16);
+  Tensors ones = list(convert(tensor(std::vector<float>(1000, 1)), DType::bf16));
+  // A norm summed in bf16 gets no further than 16.
+  EXPECT_NEAR(s.step(ones, 0).norms.at(0), 31.622777, 1e-5);
+}
+
+TEST(Update, FrozenParametersHaveNoSlotsAndNoScalars) {
+  auto manifest = manifest_of({{"base.w", f32_type({2})}, {"lora.a", f32_type({3})}});
+  GroupsConfig config = {
+      .groups = {{.name = "frozen", .frozen = true}, {.name = "adapter", .lr_multiplier = 2}},
+      .rules = {{.group = "frozen", .glob = "base.*"}, {.group = "adapter", .glob = "lora.*"}}};
+  UpdatePlan plan(make_adamw(), Groups(manifest, config), Schedule({.peak = 0.25}));
+  ASSERT_EQ(plan.parameters().size(), 1u);
+  ASSERT_EQ(plan.slots().size(), 2u);
+  EXPECT_EQ(plan.slots()[0].name, "adam.m/lora.a");
+  EXPECT_EQ(plan.slots()[1].name, "adam.v/lora.a");
+  EXPECT_EQ(scalar_of(plan, 0, "lr/adapter"), 0.5);
+  EXPECT_EQ(scalar_of(plan, 0, "weight_decay/adapter"), 1e-4);
+  EXPECT_TRUE(std::isnan(scalar_of(plan, 0, "lr/frozen")));
+}
+
+TEST(Update, OtherNumbersTraceTheSameProgram) {
+  auto manifest = manifest_of({{"w", f32_type({2})}});
+  UpdatePlan a = simple_plan(manifest, make_adamw(), 0.1);
+  UpdatePlan b = simple_plan(
+      manifest, make_adamw({.b1 = 0.8, .b2 = 0.9, .eps = 1e-6, .weight_decay = 0}), 0.3, 1.0);
+  EXPECT_EQ(transform::program_text(*step_function(a)), transform::program_text(*step_function(b)));
+  EXPECT_NE(a.scalar_values(0), b.scalar_values(0));
+}
+
+// With old and new state in one memory the newer plug-in needs no temporary of a parameter's size.
+TEST(Update, DonatedStateIsUpdatedInPlace) {
+  auto manifest = manifest_of({{"a", f32_type({64, 96})}, {"b", f32_type({128, 32})}});
+  for (auto& optimizer :
+       {make_adamw(), make_adamw({.nesterov = true}), make_sgd(),
+        make_sgd({.momentum = 0.9, .nesterov = true}), make_lion(),
+        make_adamw({.m_dtype = DType::bf16}), make_lion({.m_dtype = DType::bf16})}) {
+    UpdatePlan plan = simple_plan(manifest, optimizer, 0.1, 1.0);
+    auto f = step_function(plan);
+    size_t state = plan.parameters().size() + plan.slots().size();
+    for (size_t i = 0; i < state; ++i) {
+      f->argument_ports()[i].attributes = fmt::format("tf.aliasing_output = {} : i32", i);
+    }
+    auto stats = newer_plugin().compile(*f).memory_stats();
+    ASSERT_TRUE(stats.value) << stats.declined;
+    int64_t bytes = 4 * (64 * 96 + 128 * 32);
+    for (const SlotSpec& slot : plan.slots()) bytes += slot.type.bytes();
+    EXPECT_EQ(stats.value->aliases, bytes) << optimizer->name();
+    EXPECT_LT(stats.value->temporaries, 4096) << optimizer->name();
+  }
+}
+
+TEST(StepCounts, CountsAndStopsAfterTooManyInARow) {
+  StepCounts counts;
+  record(counts, outcome_of(true, 3), 2);
+  record(counts, outcome_of(false, 3), 2);
+  record(counts, outcome_of(false, 0), 2);
+  record(counts, outcome_of(true, 3), 2);
+  EXPECT_EQ(counts, (StepCounts{2, 1, 1, 0}));
+}
+
+}  // namespace
+}  // namespace strata::optim
