@@ -181,7 +181,12 @@ Array Array::clone() const {
   return Array(spec_, std::move(copies));
 }
 
-void Array::reset() { *this = Array(); }
+void Array::reset() {
+  spec_.reset();
+  first_ = pjrt::Buffer();
+  rest_.clear();
+  view_ = false;
+}
 
 PendingPut::PendingPut(Array array, std::vector<pjrt::Event> host_free)
     : array_(std::move(array)), host_free_(std::move(host_free)) {}

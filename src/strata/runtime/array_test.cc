@@ -206,6 +206,14 @@ TEST_P(ArrayTest, BuildsAStackOnAnInnerAxis) {
             (std::vector<float>{0, 1, 2, 10, 11, 12}));
 }
 
+TEST_P(ArrayTest, BuildsArraysWithoutElements) {
+  auto c = client();
+  ArrayBuilder builder(c, ArraySpec::single(DType::f32, {0, 3}));
+  Array array = builder.finish();
+  array.wait();
+  EXPECT_EQ(array.get().size(), 0);
+}
+
 TEST_P(ArrayTest, BuilderMistakesAreErrors) {
   auto c = client();
   ArrayBuilder builder(c, ArraySpec::single(DType::f32, {2, 2}));

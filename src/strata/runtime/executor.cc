@@ -57,9 +57,12 @@ void Executor::check(std::span<const Argument> arguments) const {
 
 void Executor::check_argument(size_t index, const Argument& argument) const {
   const Slot& slot = program_->parameters()[index];
+  bool holds = argument.array != nullptr && !argument.array->consumed();
+  bool fits = holds && *argument.array->spec() == *slot.spec;
+  if (fits && (!argument.donated || (slot.donated && !argument.array->is_view()))) return;
   std::string where =
       fmt::format("program {}, argument {} '{}'", program_->name(), index, slot.name);
-  if (argument.array == nullptr || argument.array->consumed()) {
+  if (!holds) {
     fail({.id = "runtime.array_consumed",
           .where = where,
           .expected = "an array that holds device memory",
@@ -67,26 +70,23 @@ void Executor::check_argument(size_t index, const Argument& argument) const {
           .cure = "Use the program's result in its place, or clone() before donating",
           .code = Code::failed_precondition});
   }
-  const ArraySpec& given = *argument.array->spec();
-  if (given != *slot.spec) {
+  if (!fits) {
     fail({.id = "runtime.argument_type",
           .where = where,
           .expected = slot.spec->text(),
-          .got = given.text()});
+          .got = argument.array->spec()->text()});
   }
-  if (argument.donated && !slot.donated) {
+  if (!slot.donated) {
     fail({.id = "runtime.donate_unused",
           .where = where,
           .expected = "a borrowed array: the program only reads this parameter",
           .got = "a donated one, whose memory would not be reused"});
   }
-  if (argument.donated && argument.array->is_view()) {
-    fail({.id = "runtime.donate_view",
-          .where = where,
-          .expected = "an array that owns its memory",
-          .got = "a donated view of foreign memory",
-          .cure = "clone() it, or borrow"});
-  }
+  fail({.id = "runtime.donate_view",
+        .where = where,
+        .expected = "an array that owns its memory",
+        .got = "a donated view of foreign memory",
+        .cure = "clone() it, or borrow"});
 }
 
 // Marks the donated arrays, looks whether one comes twice, and takes the marks off again.

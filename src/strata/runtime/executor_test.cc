@@ -51,7 +51,7 @@ TEST_P(ExecutorTest, ALoopReusesItsStatesMemory) {
     EXPECT_TRUE(state.consumed());
     state = std::move(out[0]);
     EXPECT_EQ(state.buffer(0).address(), address);
-    EXPECT_EQ(state.spec(), step.program().parameters()[0].spec);
+    EXPECT_EQ(state.spec(), step.program().parameters()[1].spec);
     EXPECT_EQ(out[1].get().at(0), 8 * 2 * i);
   }
   step.wait();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "strata/base/error.h"
@@ -95,13 +96,19 @@ Program::Program(std::string name, std::shared_ptr<const pjrt::Executable> execu
       times_(times) {
   check_slots(parameters_, signature.parameters, "parameter");
   check_slots(results_, signature.results, "result");
-  // A result that is laid out like a parameter shares its spec, so that state which goes round in a
-  // loop is recognised by the pointer alone.
-  for (Slot& result : results_) {
-    for (const Slot& parameter : parameters_) {
-      if (*result.spec == *parameter.spec) {
-        result.spec = parameter.spec;
-        break;
+  share_specs();
+}
+
+void Program::share_specs() {
+  std::vector<SpecPtr> distinct;
+  for (std::vector<Slot>* slots : {&parameters_, &results_}) {
+    for (Slot& slot : *slots) {
+      auto same = std::find_if(distinct.begin(), distinct.end(),
+                               [&](const SpecPtr& known) { return *known == *slot.spec; });
+      if (same != distinct.end()) {
+        slot.spec = *same;
+      } else {
+        distinct.push_back(slot.spec);
       }
     }
   }

@@ -66,6 +66,9 @@ class Program {
   const ProgramTimes& times() const { return times_; }
 
  private:
+  // Slots laid out alike get one spec, so that an array which went through the program before is
+  // recognised by the pointer alone.
+  void share_specs();
   void check_slots(std::vector<Slot>& slots, const std::vector<Signature::Value>& values,
                    const char* kind);
   void check_slot(const Slot& slot, const Signature::Value& value, const std::string& where) const;
