@@ -1,7 +1,6 @@
 // Learning-rate schedules: pure functions of the update count, evaluated on the host in double and
-// passed to the step as a scalar, so that none of them compiles anything. The formulas are those of
-// docs/optimizer.md and of optax 0.2.8 (constant, linear, cosine decay, warm-up + cosine decay);
-// WSD is warm-up, stable, decay.
+// passed to the step as a scalar, so that none of them compiles anything. Constant, linear, cosine
+// and warm-up + cosine are those of optax 0.2.8; WSD is warm-up, stable, decay.
 #pragma once
 
 #include <cstdint>
