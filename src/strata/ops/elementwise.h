@@ -37,7 +37,9 @@ ir::Value sine(ir::Value x);
 ir::Value sqrt(ir::Value x);
 ir::Value tanh(ir::Value x);
 
-// Numbers. maximum and minimum split the gradient evenly where the operands are equal.
+// Numbers. maximum and minimum split the gradient evenly where the operands are equal; what they
+// make of NaN is left to the plug-in (the CPU ones give back the first operand): look for NaN with
+// is_finite or compare(x, x, "NE").
 ir::Value add(ir::Value x, ir::Value y);
 ir::Value subtract(ir::Value x, ir::Value y);
 ir::Value multiply(ir::Value x, ir::Value y);

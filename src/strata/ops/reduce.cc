@@ -1,7 +1,10 @@
 #include "strata/ops/reduce.h"
 
+#include <numeric>
+
 #include "strata/ops/arithmetic.h"
 #include "strata/ops/constant.h"
+#include "strata/ops/cumulative.h"
 #include "strata/ops/elementwise.h"
 #include "strata/ops/rules.h"
 #include "strata/ops/shape.h"
@@ -28,18 +31,34 @@ std::vector<Type> reduce_shape(const Node& n) {
   return {{x.dtype, without(x.dims, n.attributes.get<Dims>("axes"))}};
 }
 
+// Each element's share is the product of the others: those before it times those after it, so that
+// zeros need no division.
+Value product_gradient(Value x, Value cotangent, const Dims& axes) {
+  Dims all(x.dims().size());
+  std::iota(all.begin(), all.end(), 0);
+  Dims order = without(all, axes);
+  order.insert(order.end(), axes.begin(), axes.end());
+  Dims inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  }
+  Value moved = transpose(x, order);
+  Dims flat = cotangent.dims();
+  flat.push_back(-1);
+  Value rows = reshape(moved, flat);
+  Value others = cumulative_product(rows, -1, {.exclusive = true}) *
+                 cumulative_product(rows, -1, {.reverse = true, .exclusive = true});
+  flat.back() = 1;
+  return transpose(reshape(others * reshape(cotangent, flat), moved.dims()), inverse);
+}
+
 Values reduce_gradient(Node& n, Cotangents c) {
   const std::string& kind = n.attributes.get<std::string>("kind");
   const Dims& axes = n.attributes.get<Dims>("axes");
   Value x = n.operands[0];
   if (kind == "and" || kind == "or") return {Value{}, Value{}};
   if (kind == "sum") return {spread(c[0], x, axes), Value{}};
-  if (kind == "product") {
-    unimplemented({.id = "ops.reduce_gradient",
-                   .where = place(n),
-                   .expected = "a reduction with a gradient rule",
-                   .got = "reduce_product"});
-  }
+  if (kind == "product") return {product_gradient(x, c[0], axes), Value{}};
   Value attains = compare(x, spread(n.result(), x, axes), "EQ");
   Value ones = select(attains, full_like(x, 1), zeros_like(x));
   Value count = reduce_sum(ones, axes);
@@ -108,9 +127,12 @@ Value reduce_mean(Value x, Dims axes, bool keep) {
 Value argmax(Value x, int64_t axis) {
   axis = normal_axis(axis, x.rank(), "argmax");
   int64_t size = x.dim(axis);
-  // NaN never equals the maximum, so it is ranked above everything by hand.
-  Value top = spread(reduce_max(x, {axis}), x, {axis});
-  Value best = or_(compare(x, top, "EQ"), compare(x, x, "NE"));
+  // Comparisons and the plug-ins' maxima treat NaN in ways of their own.
+  if (is_float(x.dtype())) {
+    Value infinity = broadcast_to(highest(x.function(), x.dtype()), x.dims());
+    x = select(compare(x, x, "NE"), infinity, x);
+  }
+  Value best = compare(x, spread(reduce_max(x, {axis}), x, {axis}), "EQ");
   Value index = iota(x.function(), DType::i32, x.dims(), axis);
   Value beyond = full(x.function(), DType::i32, x.dims(), static_cast<double>(size));
   return reduce_min(select(best, index, beyond), {axis});

@@ -329,10 +329,9 @@ Value reshape(Value x, Dims dims) {
 
 Value transpose(Value x, Dims permutation) {
   for (int64_t& axis : permutation) axis = normal_axis(axis, x.rank(), "transpose");
-  if (std::is_sorted(permutation.begin(), permutation.end()) &&
-      static_cast<int64_t>(permutation.size()) == x.rank()) {
-    return x;
-  }
+  Dims identity(x.dims().size());
+  std::iota(identity.begin(), identity.end(), 0);
+  if (permutation == identity) return x;
   return emit(kTranspose, {x}, {{"permutation", permutation}});
 }
 
