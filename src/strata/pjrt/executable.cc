@@ -1,21 +1,19 @@
 #include "strata/pjrt/executable.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <set>
 #include <utility>
 
-#include "compile_options.pb.h"
 #include "strata/base/error.h"
 #include "strata/pjrt/c_api.h"
+#include "strata/pjrt/wire.h"
 
 namespace strata::pjrt {
 namespace {
 
-void fill_device_assignment(const CompileOptions& options, wire::BuildOptions& build) {
-  if (options.device_ids.empty()) return;
+// DeviceAssignmentProto: 1 replica_count, 2 computation_count, 3 repeated { 1 replica_device_ids }.
+WireWriter device_assignment(const CompileOptions& options) {
   size_t wanted =
       static_cast<size_t>(options.num_replicas) * static_cast<size_t>(options.num_partitions);
   std::set<int> distinct(options.device_ids.begin(), options.device_ids.end());
@@ -26,16 +24,31 @@ void fill_device_assignment(const CompileOptions& options, wire::BuildOptions& b
                                   options.num_replicas, options.num_partitions),
           .got = fmt::format("[{}]", fmt::join(options.device_ids, ", "))});
   }
-  wire::DeviceAssignment* assignment = build.mutable_device_assignment();
-  assignment->set_replica_count(options.num_replicas);
-  assignment->set_computation_count(options.num_partitions);
+  WireWriter assignment;
+  assignment.number(1, options.num_replicas);
+  assignment.number(2, options.num_partitions);
   for (int p = 0; p < options.num_partitions; ++p) {
-    auto* computation = assignment->add_computation_devices();
+    std::vector<int64_t> ids;
     for (int r = 0; r < options.num_replicas; ++r) {
-      computation->add_replica_device_ids(
-          options.device_ids[static_cast<size_t>(r * options.num_partitions + p)]);
+      ids.push_back(options.device_ids[static_cast<size_t>(r * options.num_partitions + p)]);
     }
+    WireWriter computation;
+    computation.packed(1, ids);
+    assignment.message(3, computation);
   }
+  return assignment;
+}
+
+// ExecutableBuildOptionsProto.
+WireWriter build_options(const CompileOptions& options) {
+  WireWriter build;
+  build.number(1, -1);  // device_ordinal
+  build.number(4, options.num_replicas);
+  build.number(5, options.num_partitions);
+  build.number(6, options.num_partitions > 1 ? 1 : 0);  // use_spmd_partitioning
+  if (!options.device_ids.empty()) build.message(9, device_assignment(options));
+  build.number(19, options.use_shardy ? 1 : 0);
+  return build;
 }
 
 }  // namespace
@@ -47,25 +60,17 @@ std::string CompileOptions::serialize() const {
           .expected = "1 to 65536 replicas and partitions",
           .got = fmt::format("{} and {}", num_replicas, num_partitions)});
   }
-  wire::CompileOptions proto;
-  wire::BuildOptions& build = *proto.mutable_executable_build_options();
-  build.set_device_ordinal(-1);
-  build.set_num_replicas(num_replicas);
-  build.set_num_partitions(num_partitions);
-  build.set_use_spmd_partitioning(num_partitions > 1);
-  build.set_use_shardy_partitioner(use_shardy);
-  fill_device_assignment(*this, build);
+  // CompileOptionsProto: 3 executable_build_options, 7 map env_option_overrides { string_field }.
+  WireWriter out;
+  out.message(3, build_options(*this));
   for (const auto& option : xla_options) {
-    (*proto.mutable_env_option_overrides())[option.first].set_string_field(option.second);
+    WireWriter value, entry;
+    value.bytes(1, option.second);
+    entry.bytes(1, option.first);
+    entry.message(2, value);
+    out.message(7, entry);
   }
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream sink(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&sink);
-    coded.SetSerializationDeterministic(true);
-    proto.SerializeToCodedStream(&coded);
-  }
-  return bytes;
+  return out.text();
 }
 
 Executable Executable::compile(const std::shared_ptr<const Client>& client, std::string_view text,

@@ -6,9 +6,9 @@
 #include <array>
 #include <unordered_map>
 
-#include "hlo.pb.h"
 #include "strata/base/error.h"
 #include "strata/base/strings.h"
+#include "strata/pjrt/hlo_message.h"
 
 namespace strata::pjrt {
 namespace {
@@ -29,7 +29,7 @@ constexpr std::array<ElementType, 34> kElementTypes = {{
     {"s1", 1},         {"u1", 1},    {"f4e2m1fn", 4}, {"f8e8m0fnu", 8},
 }};
 
-std::string element_name(int type) {
+std::string element_name(int64_t type) {
   bool known = type > 0 && static_cast<size_t>(type) < kElementTypes.size();
   return known ? std::string(kElementTypes[static_cast<size_t>(type)].name)
                : "type" + std::to_string(type);
@@ -42,33 +42,32 @@ int element_bits(std::string_view name) {
   return 0;
 }
 
-HloShape read_shape(const wire::Shape& proto) {
-  HloShape shape{.element = element_name(proto.element_type())};
-  shape.dims.assign(proto.dimensions().begin(), proto.dimensions().end());
-  for (const wire::Shape& part : proto.tuple_shapes()) shape.parts.push_back(read_shape(part));
+HloShape read_shape(const wire::Shape& message) {
+  HloShape shape{.element = element_name(message.element_type)};
+  shape.dims = message.dimensions;
+  for (const wire::Shape& part : message.tuple_shapes) shape.parts.push_back(read_shape(part));
   return shape;
 }
 
 using Names = std::unordered_map<int64_t, std::string>;
 
-HloInstruction read_instruction(const wire::Instruction& proto, const std::string& computation,
+HloInstruction read_instruction(const wire::Instruction& message, const std::string& computation,
                                 const Names& instructions, const Names& computations) {
   HloInstruction out{.computation = computation,
-                     .name = proto.name(),
-                     .opcode = proto.opcode(),
-                     .shape = read_shape(proto.shape()),
-                     .op_name = proto.metadata().op_name(),
-                     .target = proto.custom_call_target(),
+                     .name = message.name,
+                     .opcode = message.opcode,
+                     .shape = read_shape(message.shape),
+                     .op_name = message.op_name,
+                     .target = message.custom_call_target,
                      .operands = {},
                      .called = {},
-                     .parameter_number = proto.parameter_number(),
-                     .group_size = 0};
-  if (proto.replica_groups_size() > 0) out.group_size = proto.replica_groups(0).replica_ids_size();
-  for (int64_t id : proto.operand_ids()) {
+                     .parameter_number = message.parameter_number,
+                     .group_size = message.group_size.value_or(0)};
+  for (int64_t id : message.operand_ids) {
     auto it = instructions.find(id);
     if (it != instructions.end()) out.operands.push_back(it->second);
   }
-  for (int64_t id : proto.called_computation_ids()) {
+  for (int64_t id : message.called_computation_ids) {
     auto it = computations.find(id);
     if (it != computations.end()) out.called.push_back(it->second);
   }
@@ -78,12 +77,12 @@ HloInstruction read_instruction(const wire::Instruction& proto, const std::strin
 // The signature of one device: the entry's parameters by number, and its root's shape.
 void read_entry(const wire::Computation& entry, OptimizedProgram& program) {
   std::vector<std::pair<int64_t, HloShape>> parameters;
-  for (const wire::Instruction& instruction : entry.instructions()) {
-    if (instruction.opcode() == "parameter") {
-      parameters.emplace_back(instruction.parameter_number(), read_shape(instruction.shape()));
+  for (const wire::Instruction& instruction : entry.instructions) {
+    if (instruction.opcode == "parameter") {
+      parameters.emplace_back(instruction.parameter_number, read_shape(instruction.shape));
     }
-    if (instruction.id() == entry.root_id()) {
-      HloShape root = read_shape(instruction.shape());
+    if (instruction.id == entry.root_id) {
+      HloShape root = read_shape(instruction.shape);
       program.results = root.element == "tuple" ? root.parts : std::vector<HloShape>{root};
     }
   }
@@ -123,40 +122,34 @@ std::string HloShape::text() const {
 }
 
 OptimizedProgram OptimizedProgram::parse(std::string_view bytes) {
-  wire::ModuleWithConfig proto;
-  bool ok = bytes.size() < size_t{INT32_MAX} &&
-            proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) &&
-            proto.hlo_module().computations_size() > 0;
-  if (!ok) {
+  std::optional<wire::Module> module = wire::parse_module_with_config(bytes);
+  if (!module) {
     fail({.id = "pjrt.hlo_parse",
           .where = "optimised program of the plug-in",
           .expected = "a serialised HloModuleProtoWithConfig",
           .got = fmt::format("{} bytes that are none", bytes.size()),
           .code = Code::data_loss});
   }
-  const wire::Module& module = proto.hlo_module();
   OptimizedProgram program;
-  program.name = module.name();
+  program.name = module->name;
   Names instructions, computations;
-  for (const wire::Computation& computation : module.computations()) {
-    computations[computation.id()] = computation.name();
-    for (const wire::Instruction& i : computation.instructions()) instructions[i.id()] = i.name();
+  for (const wire::Computation& computation : module->computations) {
+    computations[computation.id] = computation.name;
+    for (const wire::Instruction& i : computation.instructions) instructions[i.id] = i.name;
   }
-  for (const wire::Computation& computation : module.computations()) {
-    if (computation.id() == module.entry_computation_id()) read_entry(computation, program);
-    for (const wire::Instruction& instruction : computation.instructions()) {
+  for (const wire::Computation& computation : module->computations) {
+    if (computation.id == module->entry_computation_id) read_entry(computation, program);
+    for (const wire::Instruction& instruction : computation.instructions) {
       program.instructions.push_back(
-          read_instruction(instruction, computation.name(), instructions, computations));
+          read_instruction(instruction, computation.name, instructions, computations));
     }
   }
-  for (const wire::Alias& alias : module.input_output_alias().entries()) {
-    bool tuple = alias.output_shape_index_size() > 0;
+  for (const wire::Alias& alias : module->aliases) {
+    bool tuple = !alias.output_shape_index.empty();
     program.aliases.push_back(
-        {.output = tuple ? alias.output_shape_index(0) : 0, .parameter = alias.parameter_number()});
+        {.output = tuple ? alias.output_shape_index[0] : 0, .parameter = alias.parameter_number});
   }
-  for (const wire::BufferDonor::Entry& donor : module.buffer_donor().entries()) {
-    program.donors.push_back(donor.parameter_number());
-  }
+  program.donors = module->donors;
   return program;
 }
 

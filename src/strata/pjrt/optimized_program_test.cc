@@ -1,22 +1,25 @@
 #include "strata/pjrt/optimized_program.h"
 
-#include "hlo.pb.h"
 #include "strata/pjrt/test_support.h"
+#include "strata/pjrt/wire.h"
 
 namespace strata::pjrt {
 namespace {
 
-wire::Instruction* add_instruction(wire::Computation* computation, int64_t id, const char* opcode) {
-  wire::Instruction* i = computation->add_instructions();
-  i->set_id(id);
-  i->set_name(std::string(opcode) + "." + std::to_string(id));
-  i->set_opcode(opcode);
-  return i;
+WireWriter array(int type, const std::vector<int64_t>& dims) {
+  WireWriter shape;
+  shape.number(2, type);
+  shape.packed(3, dims);
+  return shape;
 }
 
-void set_array(wire::Shape* shape, int type, std::vector<int64_t> dims) {
-  shape->set_element_type(type);
-  for (int64_t d : dims) shape->add_dimensions(d);
+WireWriter instruction(int64_t id, const std::string& opcode, const WireWriter& shape) {
+  WireWriter out;
+  out.bytes(1, opcode + "." + std::to_string(id));
+  out.bytes(2, opcode);
+  out.message(3, shape);
+  out.number(35, id);
+  return out;
 }
 
 constexpr int kF32 = 11, kTuple = 13, kBf16 = 16, kS4 = 21;
@@ -32,34 +35,32 @@ TEST(HloShapeTest, BytesAndText) {
 
 // Asynchronous forms, as GPU plug-ins write them.
 TEST(OptimizedProgramTest, CountsAsynchronousCollectivesOnceByTheirResult) {
-  wire::ModuleWithConfig proto;
-  wire::Module* module = proto.mutable_hlo_module();
-  module->set_name("m");
-  module->set_entry_computation_id(1);
-  wire::Computation* entry = module->add_computations();
-  entry->set_id(1);
-  entry->set_name("main");
-  entry->set_root_id(14);
-  wire::Instruction* p = add_instruction(entry, 10, "parameter");
-  set_array(p->mutable_shape(), kBf16, {8});
-  wire::Instruction* start = add_instruction(entry, 11, "all-gather-start");
-  start->add_operand_ids(10);
-  start->mutable_metadata()->set_op_name("model/layer.1/attn");
-  start->mutable_shape()->set_element_type(kTuple);
-  set_array(start->mutable_shape()->add_tuple_shapes(), kBf16, {8});
-  set_array(start->mutable_shape()->add_tuple_shapes(), kBf16, {32});
-  for (int64_t id : {0, 1, 2, 3}) {
-    if (id == 0) start->add_replica_groups();
-    start->mutable_replica_groups(0)->add_replica_ids(id);
-  }
-  wire::Instruction* done = add_instruction(entry, 12, "all-gather-done");
-  set_array(done->mutable_shape(), kBf16, {32});
-  wire::Instruction* reduce = add_instruction(entry, 13, "all-reduce-start");
-  set_array(reduce->mutable_shape(), kF32, {10});
-  wire::Instruction* root = add_instruction(entry, 14, "copy");
-  set_array(root->mutable_shape(), kS4, {4});
+  WireWriter pair, metadata, group;
+  pair.number(2, kTuple);
+  pair.message(4, array(kBf16, {8}));
+  pair.message(4, array(kBf16, {32}));
+  metadata.bytes(2, "model/layer.1/attn");
+  group.packed(1, {0, 1, 2, 3});
+  WireWriter start = instruction(11, "all-gather-start", pair);
+  start.number(36, 10);
+  start.message(7, metadata);
+  start.message(49, group);
+  WireWriter entry;
+  entry.bytes(1, "main");
+  entry.number(5, 1);
+  entry.number(6, 14);
+  entry.message(2, instruction(10, "parameter", array(kBf16, {8})));
+  entry.message(2, start);
+  entry.message(2, instruction(12, "all-gather-done", array(kBf16, {32})));
+  entry.message(2, instruction(13, "all-reduce-start", array(kF32, {10})));
+  entry.message(2, instruction(14, "copy", array(kS4, {4})));
+  WireWriter module, whole;
+  module.bytes(1, "m");
+  module.message(3, entry);
+  module.number(6, 1);
+  whole.message(1, module);
 
-  OptimizedProgram program = OptimizedProgram::parse(proto.SerializeAsString());
+  OptimizedProgram program = OptimizedProgram::parse(whole.text());
   std::vector<Collective> collectives = program.collectives();
   ASSERT_EQ(collectives.size(), 2u);
   EXPECT_EQ(collectives[0].kind, "all-gather");
