@@ -6,7 +6,6 @@
 
 #include "strata/optim/step_for_test.h"
 #include "strata/testing/random.h"
-#include "strata/transform/lower.h"
 
 namespace strata::optim {
 namespace {
@@ -97,7 +96,7 @@ double squares_on_mesh(int devices) {
   testing::Executor executor(testing::CpuPlugin::newer, devices);
   const auto& client = executor.client();
   auto program =
-      pjrt::Executable::compile(client, transform::program_text(*f), {.num_partitions = devices});
+      pjrt::Executable::compile(client, ir::print_module(*f), {.num_partitions = devices});
   std::vector<pjrt::Buffer> buffers;
   int64_t share = 8 / devices;
   for (int d = 0; d < devices; ++d) {

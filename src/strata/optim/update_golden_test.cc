@@ -2,7 +2,6 @@
 #include "strata/optim/adamw.h"
 #include "strata/optim/step_for_test.h"
 #include "strata/testing/golden.h"
-#include "strata/transform/lower.h"
 
 namespace strata::optim {
 namespace {
@@ -12,7 +11,7 @@ TEST(UpdateGolden, AdamWStep) {
   UpdatePlan plan(make_adamw({.m_dtype = DType::bf16}), Groups(manifest, default_groups()),
                   Schedule({.peak = 1e-3}), 1.0);
   testing::expect_golden("optim/adamw_step.mlir",
-                         transform::program_text(*step_function(plan, DType::bf16)));
+                         ir::print_module(*step_function(plan, DType::bf16)));
 }
 
 TEST(UpdateGolden, Accumulate) {
@@ -24,7 +23,7 @@ TEST(UpdateGolden, Accumulate) {
     Accumulator before = accumulator_of(ir::Values(in.begin(), in.begin() + 5));
     return flat(accumulate(before, {in[6], {in[5]}, in[7]}));
   });
-  testing::expect_golden("optim/accumulate.mlir", transform::program_text(*f));
+  testing::expect_golden("optim/accumulate.mlir", ir::print_module(*f));
 }
 
 }  // namespace
