@@ -43,7 +43,9 @@ TEST(ManifestTest, JsonRoundTrips) {
 }
 
 // Written out, so that a change of the format that would orphan old files is noticed.
-TEST(ManifestTest, TheHashIsStable) { EXPECT_EQ(sample().hash(), "9e6cb5958a0dab7f43b8b0ad8841006871d90e00b34c73c93d580a66399e32bb"); }
+TEST(ManifestTest, TheHashIsStable) {
+  EXPECT_EQ(sample().hash(), "9e6cb5958a0dab7f43b8b0ad8841006871d90e00b34c73c93d580a66399e32bb");
+}
 
 TEST(ManifestTest, TheHashSeesEveryField) {
   Manifest m = sample();
