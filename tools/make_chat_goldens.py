@@ -154,6 +154,7 @@ a{{ 1 }}b
 {{ 'prefix-x'.removeprefix('prefix-') }} {{ 'x.py'.removesuffix('.py') }} {{ [1, 2, 1].count(1) }} {{ ['a', 'b'].index('b') }} {{ 'ß é'.upper() }} {{ (1,) }} {{ (1, 'a') }} {{ 1, 2 }}
 {{ range(3) | list }} {{ range(1, 4) | list }} {{ range(5, 0, -2) | list }} {{ range(0) | list }} {{ dict(a=1, b='x') }} {{ dict({'a': 1}, c=2).c }}
 {{ {'a': {'b': [1, {'c': 'deep'}]}}.a.b[1].c }} {{ [[1, 2], [3]] | map('length') | list }} {{ [{'a': {'b': 5}}] | map(attribute='a.b') | list }}
+{{ {'b': 1, 'A': 2, 'c': 0} | dictsort }} {{ {'b': 1, 'A': 2, 'c': 0} | dictsort(true, reverse=true) }}
 {{ "nested 'quotes'" }} {{ ["it's", 'say "x"', 'both \' and "', 'back\\slash', 'tab\t', 'é\u200b\u00a0'] }}
 {# comment #}x{#- trimmed -#} y
 {% raw %}{{ not run }} {% if %}{% endraw %} done

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "strata/base/error.h"
+#include "strata/base/strings.h"
 
 namespace strata::data {
 namespace {
@@ -83,17 +84,30 @@ class TurnFinder {
     return whole;
   }
   size_t body_begin(const ChatStretch& turn, const std::optional<ChatStretch>& content) const {
-    if (header_.empty()) return turn.begin;
     size_t limit = content.has_value() ? content->begin : turn.end;
     std::string_view head = std::string_view(text_).substr(turn.begin, limit - turn.begin);
-    size_t at = head.rfind(header_);
-    if (at != std::string_view::npos) return turn.begin + at + header_.size();
-    // The prompt may hold more than the header ("<think>" switched off): what they share.
+    std::string_view bare = trim(header_);
+    if (bare.empty()) return turn.begin;
+    // The exact header; else without the white space around it, which some templates vary.
+    for (std::string_view header : {std::string_view(header_), bare}) {
+      size_t at = head.rfind(header);
+      if (at != std::string_view::npos) return turn.begin + at + header.size();
+    }
+    return turn.begin + shared_head(head, turn.begin);
+  }
+  // The prompt may hold more than the header (an empty "<think>" block): what it shares with
+  // `head`, back to the end of a line or of an added token.
+  size_t shared_head(std::string_view head, size_t begin) const {
     size_t shared = 0;
     while (shared < std::min(head.size(), header_.size()) && head[shared] == header_[shared]) {
       ++shared;
     }
-    return turn.begin + shared;
+    size_t border = head.substr(0, shared).rfind('\n') + 1;  // npos + 1 = 0
+    for (const TextPart& part : added_) {
+      if (part.end > begin && part.end <= begin + shared)
+        border = std::max(border, part.end - begin);
+    }
+    return border;
   }
   size_t body_end(const ChatStretch& turn, size_t written) const {
     for (const TextPart& part : added_) {
@@ -169,6 +183,7 @@ EncodedChat encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, co
   out.text = text;
   size_t done = 0;
   for (const ChatStretch& s : stretches) {
+    if (s.begin < done) continue;  // a {% generation %} inside another one
     append_piece(tokenizer, text, {done, s.begin}, ranges, false, &out);
     append_piece(tokenizer, text, s, ranges, s.begin >= untrained, &out);
     done = s.end;

@@ -41,7 +41,8 @@ TEST(ChatTemplateError, ConstructsOutsideTheSubsetAreNamedWithTheirLine) {
 }
 
 TEST(ChatTemplateError, MistakesNameTheirLine) {
-  Error undefined = render_error("x\n{{ messages[0].content.text }}", {{{"role", "user"}}});
+  Error undefined =
+      render_error("x\n{{ messages[0].content.text }}", Json::array({Json{{"role", "user"}}}));
   EXPECT_EQ(undefined.id(), "chat_template.undefined");
   EXPECT_NE(std::string(undefined.what()).find(":2: "), std::string::npos) << undefined.what();
   EXPECT_NE(std::string(undefined.what()).find("'content', which is undefined"), std::string::npos);
@@ -99,16 +100,17 @@ TEST(ChatTemplateError, RunawayTemplatesStop) {
 TEST(ChatTemplateError, WrongMessagesAndVariables) {
   Error list = render_error("x", Json::object());
   EXPECT_EQ(list.id(), "chat.messages");
-  Error role = render_error("x", {{{"role", "user"}}, {{"content", "a"}}});
+  Error role = render_error("x", Json::array({Json{{"role", "user"}}, Json{{"content", "a"}}}));
   EXPECT_EQ(role.id(), "chat.messages");
   EXPECT_NE(std::string(role.what()).find("messages[1]"), std::string::npos) << role.what();
-  EXPECT_EQ(render_error("x", {1}).id(), "chat.messages");
+  EXPECT_EQ(render_error("x", Json::array({1})).id(), "chat.messages");
   ChatOptions options;
   options.variables = 3;
   EXPECT_EQ(render_error("x", Json::array(), options).id(), "chat.variables");
   Json deep = "x";
   for (int i = 0; i < 400; ++i) deep = Json::array({deep});
-  EXPECT_EQ(render_error("x", {{{"role", "user"}, {"content", deep}}}).id(), "chat_template.limit");
+  EXPECT_EQ(render_error("x", Json::array({Json{{"role", "user"}, {"content", deep}}})).id(),
+            "chat_template.limit");
 }
 
 }  // namespace

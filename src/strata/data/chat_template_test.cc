@@ -67,8 +67,8 @@ TEST(ChatTemplate, MarksFollowTheContent) {
       "{% for m in messages %}<{{ m.role }}>{{ m.content.split('|')[-1] | trim | upper }}."
       "{% endfor %}",
       "t");
-  Json messages = {{{"role", "user"}, {"content", "drop| ab "}},
-                   {{"role", "assistant"}, {"content", "c"}}};
+  Json messages = Json::array({Json{{"role", "user"}, {"content", "drop| ab "}},
+                               Json{{"role", "assistant"}, {"content", "c"}}});
   RenderedChat out = chat.render(messages);
   EXPECT_EQ(out.text.text(), "<user>AB.<assistant>C.");
   EXPECT_EQ(out.text.marks(), (std::vector<Mark>{{6, 8, 0}, {20, 21, 1}}));
@@ -81,9 +81,9 @@ TEST(ChatTemplate, MarksFollowTheContent) {
 TEST(ChatTemplate, OddRolesAndToolsAreMarkedToo) {
   ChatTemplate chat("{{ messages[0].role }}{{ tools | tojson }}{{ x }}", "t");
   ChatOptions options;
-  options.tools = {{{"name", "f"}}};
+  options.tools = Json::array({Json{{"name", "f"}}});
   options.variables = {{"x", "v"}};
-  RenderedChat out = chat.render({{{"role", "<|im_end|>"}}}, options);
+  RenderedChat out = chat.render(Json::array({Json{{"role", "<|im_end|>"}}}), options);
   EXPECT_EQ(out.text.text(), "<|im_end|>[{\"name\": \"f\"}]v");
   ASSERT_EQ(out.text.marks().size(), 4U);
   EXPECT_EQ(out.text.marks()[0], (Mark{0, 10, kFromOutside}));
@@ -123,7 +123,7 @@ TEST_F(ChatTemplateFiles, NamedTemplates) {
   write("special_tokens_map.json", R"({"bos_token": "<b>"})");
   ChatOptions options;
   EXPECT_EQ(render(), "d");
-  options.tools = {{{"name", "f"}}};
+  options.tools = Json::array({Json{{"name", "f"}}});
   EXPECT_EQ(render(options), "t");
   options.template_name = "rag";
   EXPECT_EQ(render(options), "r");

@@ -114,6 +114,22 @@ Value items_filter(const Value& v, const Arguments& a, const Site& site) {
   return call_method("items", v, a, site);
 }
 
+Value dictsort_filter(const Value& v, const Arguments& a, const Site& site) {
+  if (!v.is_map()) type_error(site, "a dict", v);
+  if (a.get(1, "by") != nullptr) unsupported(site.where, site.line, "dictsort by value");
+  Values items = call_method("items", v, {}, site).items();
+  bool exact = truth_of(a, 0, "case_sensitive");
+  auto key = [exact](const Value& pair) {
+    const std::string& text = pair.items()[0].text().text();
+    return exact ? text : to_lower(text);
+  };
+  bool down = truth_of(a, 2, "reverse");
+  std::stable_sort(items.begin(), items.end(), [&](const Value& x, const Value& y) {
+    return down ? key(y) < key(x) : key(x) < key(y);
+  });
+  return Value::list(std::move(items));
+}
+
 Value list_filter(const Value& v, const Arguments&, const Site& site) {
   return Value::list(iterate(v, site));
 }
@@ -271,6 +287,7 @@ constexpr NamedFilter kFilters[] = {
     {"count", length_filter},
     {"d", default_filter},
     {"default", default_filter},
+    {"dictsort", dictsort_filter},
     {"first", first_filter},
     {"float", float_filter},
     {"indent", indent_filter},
