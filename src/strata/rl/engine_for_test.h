@@ -8,19 +8,14 @@
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/models/registry.h"
 #include "strata/optim/adamw.h"
-#include "strata/pjrt/plugin.h"
 #include "strata/rl/engine.h"
+#include "strata/testing/executor.h"
 #include "strata/weights/tensor_source.h"
 
 namespace strata::rl {
 
 inline std::filesystem::path oracle_path(const std::string& family) {
   return std::filesystem::path(STRATA_SOURCE_DIR) / "tests/testdata/oracles" / family;
-}
-
-inline std::shared_ptr<const pjrt::Client> cpu_client() {
-  std::string path = std::string(STRATA_DEPS_DIR) + "/lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so";
-  return pjrt::Client::create(pjrt::Plugin::load(path), {.device_count = 1});
 }
 
 struct TinyTrainer {
@@ -33,7 +28,7 @@ struct TinyTrainer {
               const nn::ScanOptions& scan = {}, double lr = 1e-3) {
     model = models::build_model(oracle_path(family));
     structure = std::make_unique<nn::Structure>(*model, scan, model->ties());
-    compiler = std::make_shared<runtime::Compiler>(cpu_client(),
+    compiler = std::make_shared<runtime::Compiler>(testing::Executor().client(),
                                                    runtime::CompilerOptions{.cache_dir = {}});
     auto source = weights::open_source(oracle_path(family) / "model.safetensors");
     Engine::Setup setup;
@@ -45,7 +40,8 @@ struct TinyTrainer {
     setup.shape = shape;
     setup.options = options;
     optim::Groups groups(structure->manifest(), optim::default_groups());
-    optim::UpdatePlan plan(optim::make_adamw(), groups, optim::Schedule({.kind = "constant", .peak = lr}));
+    optim::UpdatePlan plan(optim::make_adamw(), groups,
+                           optim::Schedule({.kind = "constant", .peak = lr}));
     engine = std::make_unique<Engine>(std::move(setup), std::move(plan));
   }
 };

@@ -1,0 +1,187 @@
+#include "strata/rl/grpo_config.h"
+
+#include <limits>
+
+#include "strata/optim/adamw.h"
+#include "strata/optim/lion.h"
+#include "strata/optim/sgd.h"
+
+namespace strata::rl {
+namespace {
+
+constexpr NumberRange kPositive{0, std::numeric_limits<double>::infinity(), true};
+constexpr NumberRange kNotNegative{0};
+constexpr IntRange kCount{1, int64_t{1} << 40};
+constexpr IntRange kCountOrZero{0, int64_t{1} << 40};
+
+std::string choice(Config& c, const std::string& key, const std::string& fallback,
+                   const std::vector<std::string>& allowed) {
+  return c.choice(key, fallback, allowed);
+}
+
+std::optional<int64_t> optional_count(Config& c, const std::string& key) {
+  int64_t v = c.integer(key, -1, {-1, int64_t{1} << 40});
+  return v < 0 ? std::nullopt : std::optional<int64_t>(v);
+}
+
+// The options of a task or reward: every key below `prefix` that is not one of the caller's own.
+void read_options(Config& c, const std::string& prefix, Json& options,
+                  std::initializer_list<std::pair<const char*, char>> known) {
+  for (const auto& [name, kind] : known) {
+    std::string key = prefix + "." + name;
+    if (!c.has(key)) continue;
+    if (kind == 'i') options[name] = c.integer(key);
+    if (kind == 'd') options[name] = c.number(key);
+    if (kind == 's') options[name] = c.text(key);
+    if (kind == 'b') options[name] = c.flag(key, false);
+    if (kind == 'l') options[name] = c.texts(key);
+  }
+}
+
+TaskConfig read_task(Config& c, uint64_t seed) {
+  TaskConfig t;
+  t.name = c.text("task.name", "arithmetic");
+  t.seed = static_cast<uint64_t>(c.integer("task.seed", static_cast<int64_t>(seed), kCountOrZero));
+  t.train = c.integer("task.train", 0, kCountOrZero);
+  t.validation = c.integer("task.validation", 60, kCountOrZero);
+  t.held_out = c.integer("task.held_out", 200, kCountOrZero);
+  read_options(c, "task.options", t.options,
+               {{"min", 'i'}, {"max", 'i'}, {"ops", 's'}, {"count", 'i'}, {"length", 'i'}});
+  return t;
+}
+
+std::vector<RewardConfig> read_rewards(Config& c) {
+  std::vector<RewardConfig> out;
+  for (int64_t i = 0; i < c.count("rewards"); ++i) {
+    std::string prefix = "rewards[" + std::to_string(i) + "]";
+    RewardConfig r;
+    r.kind = c.text(prefix + ".kind");
+    r.name = c.text(prefix + ".name", "");
+    r.weight = c.number(prefix + ".weight", 1.0, {});
+    if (c.has(prefix + ".on_failure")) r.on_failure = c.number(prefix + ".on_failure");
+    read_options(c, prefix + ".options", r.options,
+                 {{"require_finished", 'b'},
+                  {"free", 'i'},
+                  {"max", 'i'},
+                  {"max_tokens", 'i'},
+                  {"window", 'i'},
+                  {"command", 'l'},
+                  {"deadline_seconds", 'd'}});
+    out.push_back(std::move(r));
+  }
+  if (out.empty()) out.push_back({.kind = "shaped"});
+  return out;
+}
+
+PolicyLossOptions read_policy(Config& c) {
+  PolicyLossOptions p;
+  p.clip.low = c.number("grpo.clip_low", 0.2, kNotNegative);
+  p.clip.high = c.number("grpo.clip_high", 0.2, kNotNegative);
+  if (c.has("grpo.dual_clip")) p.clip.dual = c.number("grpo.dual_clip", kPositive);
+  p.ratio = parse_ratio_level(choice(c, "grpo.ratio", "token", {"token", "sequence"}));
+  p.beta = c.number("grpo.beta", 0.0, kNotNegative);
+  p.kl = parse_kl_estimator(choice(c, "grpo.kl_estimator", "k3", {"k1", "k2", "k3"}));
+  double cap = c.number("grpo.importance_cap", 2.0, kNotNegative);
+  if (cap > 0) p.importance_cap = cap;
+  return p;
+}
+
+GrpoOptions read_step(Config& c, double beta) {
+  GrpoOptions o;
+  o.temperature = c.number("grpo.temperature", 1.0, kPositive);
+  o.max_new_tokens = c.integer("grpo.max_new_tokens", 64, kCount);
+  o.advantage.std = parse_advantage_std(
+      choice(c, "grpo.advantage_std", "sample", {"sample", "population", "none"}));
+  o.advantage.eps = c.number("grpo.advantage_eps", 1e-4, kNotNegative);
+  o.aggregation = parse_aggregation(
+      choice(c, "grpo.aggregation", "sequence_mean", {"sequence_mean", "token_mean", "constant"}));
+  o.mask.overlong = parse_overlong(choice(c, "grpo.overlong", "keep", {"keep", "mask"}));
+  o.iterations = c.integer("grpo.iterations", 1, kCount);
+  o.max_version_lag = c.integer("grpo.max_version_lag", 1, kCountOrZero);
+  o.use_reference = beta > 0;
+  return o;
+}
+
+}  // namespace
+
+OptimizerConfig read_optimizer(Config& c) {
+  OptimizerConfig out;
+  std::string name = choice(c, "optimizer.name", "adamw", {"adamw", "lion", "sgd"});
+  double decay = c.number("optimizer.weight_decay", name == "lion" ? 1e-3 : 1e-4, kNotNegative);
+  double b1 = c.number("optimizer.b1", 0.9, {0, 1});
+  double b2 = c.number("optimizer.b2", name == "lion" ? 0.99 : 0.999, {0, 1});
+  if (name == "adamw") {
+    optim::AdamWConfig a;
+    a.b1 = b1;
+    a.b2 = b2;
+    a.weight_decay = decay;
+    out.optimizer = optim::make_adamw(a);
+  } else if (name == "lion") {
+    optim::LionConfig l;
+    l.b1 = b1;
+    l.b2 = b2;
+    l.weight_decay = decay;
+    out.optimizer = optim::make_lion(l);
+  } else {
+    optim::SgdConfig s;
+    s.momentum = c.number("optimizer.momentum", 0.0, {0, 1});
+    s.nesterov = c.flag("optimizer.nesterov", false);
+    s.weight_decay = decay;
+    out.optimizer = optim::make_sgd(s);
+  }
+  optim::ScheduleConfig& s = out.schedule;
+  s.kind = choice(c, "optimizer.schedule", "constant", optim::schedule_kinds());
+  s.peak = c.number("optimizer.lr", kNotNegative);
+  s.warmup = optional_count(c, "optimizer.warmup");
+  s.stable = optional_count(c, "optimizer.stable");
+  s.decay = optional_count(c, "optimizer.decay");
+  s.total = optional_count(c, "optimizer.total");
+  if (c.has("optimizer.end_lr")) s.end = c.number("optimizer.end_lr", kNotNegative);
+  if (c.has("optimizer.init_lr")) s.init = c.number("optimizer.init_lr", kNotNegative);
+  out.clip_norm = c.number("optimizer.clip_norm", 1.0, kNotNegative);
+  return out;
+}
+
+optim::UpdatePlan make_plan(const OptimizerConfig& o, const sharding::Manifest& manifest) {
+  double clip = o.clip_norm > 0 ? o.clip_norm : std::numeric_limits<double>::infinity();
+  return optim::UpdatePlan(o.optimizer, optim::Groups(manifest, optim::default_groups()),
+                           optim::Schedule(o.schedule), clip);
+}
+
+RunConfig read_run(Config& c) {
+  RunConfig r;
+  r.output = c.text("run.output");
+  r.seed = static_cast<uint64_t>(c.integer("run.seed", 0, kCountOrZero));
+  r.save_every = c.integer("run.save_every", 0, kCountOrZero);
+  r.keep_last = c.integer("run.keep_last", 2, kCount);
+  r.resume = c.flag("run.resume", false);
+  return r;
+}
+
+GrpoConfig read_grpo_config(Config& c) {
+  GrpoConfig g;
+  g.session = read_session_options(c);
+  g.plugin = c.text("model.plugin", "cpu");
+  g.run = read_run(c);
+  g.optimizer = read_optimizer(c);
+  g.task = read_task(c, g.run.seed);
+  g.data = c.text("task.data", "");
+  g.rewards = read_rewards(c);
+  g.train.policy = read_policy(c);
+  g.step = read_step(c, g.train.policy.beta);
+  g.train.policy.read_old = g.step.iterations > 1;
+  g.train.compute = parse_dtype(choice(c, "train.compute", "f32", {"f32", "bf16"}));
+  g.train.chunk = c.integer("train.logit_chunk", 256, kCount);
+  g.shape.rows = c.integer("train.rows", 1, kCount);
+  g.shape.tokens = c.integer("train.row_tokens", 0, kCountOrZero);
+  g.shape.scored = c.integer("train.scored_tokens", 0, kCountOrZero);
+  g.steps = c.integer("grpo.steps", kCount);
+  g.prompts_per_step = c.integer("grpo.prompts_per_step", 8, kCount);
+  g.group_size = c.integer("grpo.group_size", 8, {2, 4096});
+  g.eval_every = c.integer("grpo.eval_every", 0, kCountOrZero);
+  c.reject_unknown();
+  g.effective = c.effective();
+  return g;
+}
+
+}  // namespace strata::rl

@@ -1,0 +1,56 @@
+// The TOML configuration of `strata train grpo`, as data.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "strata/base/config.h"
+#include "strata/optim/update.h"
+#include "strata/rl/grpo_step.h"
+#include "strata/rl/session.h"
+#include "strata/rl/train_programs.h"
+
+namespace strata::rl {
+
+// Keys under [optimizer]: name (adamw, lion, sgd), lr, schedule, warmup, decay, stable, total,
+// end_lr, weight_decay, b1, b2, clip_norm.
+struct OptimizerConfig {
+  std::shared_ptr<const optim::Optimizer> optimizer;
+  optim::ScheduleConfig schedule;
+  double clip_norm = 0;
+};
+OptimizerConfig read_optimizer(Config& config);
+optim::UpdatePlan make_plan(const OptimizerConfig& config, const sharding::Manifest& manifest);
+
+// Keys under [run]: output, seed, resume, save_every, keep_last, export.
+struct RunConfig {
+  std::filesystem::path output;
+  uint64_t seed = 0;
+  int64_t save_every = 0;  // steps; 0 = at the end and when interrupted
+  int64_t keep_last = 2;
+  bool resume = false;
+};
+RunConfig read_run(Config& config);
+
+struct GrpoConfig {
+  SessionOptions session;
+  std::string plugin;          // name or path
+  RunConfig run;
+  OptimizerConfig optimizer;
+  TaskConfig task;
+  std::filesystem::path data;  // JSONL prompts instead of a task; empty = the task
+  std::vector<RewardConfig> rewards;
+  GrpoOptions step;
+  TrainOptions train;
+  BatchShape shape;  // tokens = 0: chosen from the prompts
+  int64_t steps = 0;
+  int64_t prompts_per_step = 0;
+  int64_t group_size = 0;
+  int64_t eval_every = 0;  // steps; 0 = only before and after
+  Json effective;          // every key with the value in force
+};
+
+// Reads the whole configuration and refuses unknown keys. Throws naming file:line and key.
+GrpoConfig read_grpo_config(Config& config);
+
+}  // namespace strata::rl

@@ -1,0 +1,54 @@
+// Session: a model directory opened on a device, with its tokenizer: what every training and
+// sampling run starts from.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strata/base/config.h"
+#include "strata/data/chat_template.h"
+#include "strata/data/tokenizer.h"
+#include "strata/models/causal_lm.h"
+#include "strata/nn/structure.h"
+#include "strata/rl/task.h"
+#include "strata/runtime/array.h"
+#include "strata/runtime/compile.h"
+
+namespace strata::rl {
+
+struct SessionOptions {
+  std::filesystem::path model;  // a Hugging Face directory
+  std::string plugin = "cpu";   // name or path
+  nn::ScanOptions scan = {};
+};
+
+// Keys model.path, layers.scan, layers.remat, layers.param_scan_axis.
+SessionOptions read_session_options(Config& config);
+
+struct Session {
+  SessionOptions options;
+  std::unique_ptr<models::CausalLm> model;
+  std::unique_ptr<nn::Structure> structure;
+  std::optional<data::Tokenizer> tokenizer;
+  std::optional<data::ChatTemplate> chat;  // absent when the directory has no template
+  std::shared_ptr<runtime::Compiler> compiler;
+
+  // Ids of a conversation up to where the assistant's answer begins. Throws failed_precondition
+  // (rl.no_chat_template) when the model has no chat template.
+  std::vector<int32_t> prompt_ids(const std::vector<Message>& messages) const;
+  // Float32 parameters from the model directory.
+  std::vector<runtime::Array> load_parameters() const;
+  // Ids that end an answer: generation_config.json's eos_token_id, else config.json's. Throws
+  // data_loss naming the file on a wrong type.
+  std::vector<int32_t> eos_ids() const;
+};
+
+// Opens model (shapes only) and tokenizer; programs are compiled by `compiler`, on its client's
+// first device. Throws what opening throws; invalid_argument (rl.tokenizer_fit) when the tokenizer
+// has more ids than the model has rows.
+Session open_session(const SessionOptions& options, std::shared_ptr<runtime::Compiler> compiler);
+
+}  // namespace strata::rl
