@@ -25,20 +25,29 @@ struct LmConfig {
 
 // B rows of T new tokens. Padding is a segment of 0.
 struct LmInput {
-  ir::Value ids;        // (B, T) i32
-  ir::Value positions;  // (B, T) i32
-  ir::Value segments;   // (B, T) i32: equal numbers see each other causally, 0 is padding
+  ir::Value ids;           // (B, T) i32
+  ir::Value positions;     // (B, T) i32
+  ir::Value segments;      // (B, T) i32: equal numbers see each other causally, 0 is padding
   ir::Value parents = {};  // (B, T) i32: a second segment that a token sees; see segment_mask
-  // Cached keys and values of P earlier tokens a row, (layers, B, P, kv_heads, head_dim) in the
-  // compute type, and which of them exist, (B, P) pred. Null without a cache.
-  ir::Value past_k = {}, past_v = {}, past_valid = {};
-  bool want_cache = false;  // return the new tokens' keys and values
+  // The state of earlier tokens, state[i] being layer i's values of the types that `state_types`
+  // says; empty when there are none. Then segments and parents are not read: rows are not packed,
+  // and a token sees what its row holds before it.
+  std::vector<ir::Values> state = {};
+  // With a state, (B) i32: how many tokens each row's state holds. A row without room for its new
+  // tokens writes nothing.
+  ir::Value state_length = {};
+  bool want_state = false;  // return the state after the new tokens
 };
 
 struct LmOutput {
   ir::Value hidden;  // (B, T, hidden) after the final norm
-  ir::Value k, v;    // (layers, B, T, kv_heads, head_dim), or null
+  // With want_state: the given state with the new tokens added, else that of the new tokens alone
+  // (with room for just those).
+  std::vector<ir::Values> state = {};
 };
+
+// Types of one layer's state.
+using StateTypes = std::vector<ir::Type>;
 
 class CausalLm : public nn::Module {
  public:
@@ -46,6 +55,11 @@ class CausalLm : public nn::Module {
   const LmConfig& config() const { return config_; }
 
   virtual LmOutput forward(const nn::Context& context, const LmInput& input) const = 0;
+  // What each layer keeps of a row's earlier tokens, in dtype `compute`, for `rows` rows with room
+  // for `length` tokens; dim 0 is the row. Attention keeps keys and values, (rows, kv_heads,
+  // length, head_dim).
+  virtual std::vector<StateTypes> state_types(int64_t rows, int64_t length,
+                                              DType compute) const = 0;
   // The output head, (vocabulary, hidden).
   virtual ir::Value head(const nn::Context& context) const = 0;
   virtual std::vector<sharding::Tie> ties() const = 0;

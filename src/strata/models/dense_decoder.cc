@@ -21,13 +21,13 @@ nn::LayerResult DenseDecoderLayer::forward(const nn::Context& context, const Val
                                            const Values& inputs,
                                            const nn::TokenContext& tokens) const {
   Value h = carry[0];
-  nn::PastKeys past;
-  if (!inputs.empty()) past = {inputs[0], inputs[1]};
-  nn::AttentionResult a = attention_(context, input_norm_(context, h), tokens, past);
+  nn::KeyCache cache;
+  if (!inputs.empty()) cache = {inputs[0], inputs[1]};
+  nn::AttentionResult a = attention_(context, input_norm_(context, h), tokens, cache);
   h = h + a.out;
   h = h + mlp_(context, post_norm_(context, h));
   if (!tokens.want_state) return {{h}, {}};
-  return {{h}, {a.k, a.v}};
+  return {{h}, {a.cache.k, a.cache.v}};
 }
 
 std::string DenseDecoderLayer::describe() const { return "DenseDecoderLayer"; }
@@ -49,22 +49,27 @@ DenseDecoder::DenseDecoder(const DenseDecoderConfig& c)
 
 LmOutput DenseDecoder::forward(const nn::Context& context, const LmInput& in) const {
   nn::CosSin tables = nn::rotary_tables(in.positions, rotary_);
-  nn::TokenContext tokens{
-      tables.cos, tables.sin, nn::segment_mask(in.segments, in.parents), {}, in.want_cache};
-  Values past;
-  if (in.past_k) {
-    past = {in.past_k, in.past_v};
-    Dims dims{in.ids.dim(0), in.ids.dim(1), in.past_valid.dim(1)};
-    tokens.past_mask = ops::broadcast_in_dim(in.past_valid, dims, {0, 2});
+  nn::TokenContext tokens{tables.cos, tables.sin, {}, {}, in.want_state};
+  bool cached = !in.state.empty();
+  if (cached) {
+    tokens.cache_start = in.state_length;
+    tokens.mask = nn::cache_mask(in.state_length, in.ids.dim(1), in.state[0][0].dim(2));
+  } else {
+    tokens.mask = nn::segment_mask(in.segments, in.parents);
   }
   Value h = body_.embed(context, in.ids);
-  nn::LayerResult layers = body_.layers.run(context, {h}, past, tokens);
-  LmOutput out{body_.norm(context, layers.carry[0]), {}, {}};
-  if (in.want_cache && layers.outputs.size() == 2) {
-    out.k = layers.outputs[0];
-    out.v = layers.outputs[1];
+  if (!cached && !in.want_state) {
+    h = body_.layers.run(context, {h}, {}, tokens).carry[0];
+    return {body_.norm(context, h), {}};
   }
-  return out;
+  nn::EachResult layers = body_.layers.run_each(context, {h}, in.state, tokens);
+  return {body_.norm(context, layers.carry[0]), layers.outputs};
+}
+
+std::vector<StateTypes> DenseDecoder::state_types(int64_t rows, int64_t length,
+                                                  DType compute) const {
+  ir::Type entries{compute, {rows, config().kv_heads, length, config().head_dim}};
+  return std::vector<StateTypes>(body_.layers.size(), {entries, entries});
 }
 
 Value DenseDecoder::head(const nn::Context& context) const {

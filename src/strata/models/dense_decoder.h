@@ -42,6 +42,7 @@ class DenseDecoder : public CausalLm {
  public:
   explicit DenseDecoder(const DenseDecoderConfig& config);
   LmOutput forward(const nn::Context& context, const LmInput& input) const override;
+  std::vector<StateTypes> state_types(int64_t rows, int64_t length, DType compute) const override;
   ir::Value head(const nn::Context& context) const override;
   std::vector<sharding::Tie> ties() const override;
   std::vector<std::string> ignorable() const override;

@@ -10,6 +10,7 @@
 #include "strata/ops/constant.h"
 #include "strata/ops/dot.h"
 #include "strata/ops/elementwise.h"
+#include "strata/ops/gather.h"
 #include "strata/ops/reduce.h"
 #include "strata/ops/shape.h"
 
@@ -31,13 +32,19 @@ LinearDims projection(const AttentionConfig& c, int64_t heads, const char* name)
   return {c.hidden, heads * c.head_dim, "embed", name};
 }
 
-// q (B, T, Hkv, G, D) against k (B, S, Hkv, D): (B, Hkv, T, G, S) in float32, -inf where unseen.
+// Scores in float32, scaled, -inf where unseen; `axes` are the scores' dims of the mask's (B, T,
+// S).
+Value masked(Value s, int64_t head_dim, Value mask, const Dims& axes) {
+  s = ops::convert(s, DType::f32) * (1.0 / std::sqrt(static_cast<double>(head_dim)));
+  Value seen = ops::broadcast_in_dim(mask, s.dims(), axes);
+  return ops::select(seen, s, ops::full_like(s, -std::numeric_limits<double>::infinity()));
+}
+
+// q (B, T, Hkv, G, D) against k (B, S, Hkv, D): (B, Hkv, T, G, S).
 Value scores(Value q, Value k, Value mask) {
   Value s = ops::dot_general(
       q, k, {.lhs_batch = {0, 2}, .rhs_batch = {0, 2}, .lhs_contract = {4}, .rhs_contract = {3}});
-  s = ops::convert(s, DType::f32) * (1.0 / std::sqrt(static_cast<double>(q.dim(4))));
-  Value seen = ops::broadcast_in_dim(mask, s.dims(), {0, 2, 4});
-  return ops::select(seen, s, ops::full_like(s, -std::numeric_limits<double>::infinity()));
+  return masked(s, q.dim(4), mask, {0, 2, 4});
 }
 
 // Weights (B, Hkv, T, G, S) times v (B, S, Hkv, D): (B, Hkv, T, G, D).
@@ -45,6 +52,15 @@ Value mix(Value weights, Value v) {
   return ops::dot_general(
       ops::convert(weights, v.dtype()), v,
       {.lhs_batch = {0, 1}, .rhs_batch = {0, 2}, .lhs_contract = {4}, .rhs_contract = {1}});
+}
+
+// Entries (B, Hkv, T, D) written into a cache (B, Hkv, P, D) from column `start` (B) on.
+Value written(Value cache, Value entries, Value start) {
+  Value row = ops::iota(start.function(), DType::i32, {start.dim(0), 1}, 0);
+  Value at = ops::concatenate({row, ops::reshape(start, {start.dim(0), 1})}, 1);
+  return ops::scatter(
+      cache, at, ops::convert(entries, cache.dtype()),
+      {.offset = {1, 2, 3}, .collapsed = {0}, .start_index_map = {0, 2}, .index_vector = 1});
 }
 
 }  // namespace
@@ -63,7 +79,7 @@ Attention::Attention(Module* parent, std::string name, const AttentionConfig& co
 }
 
 AttentionResult Attention::operator()(const Context& context, Value x, const TokenContext& tokens,
-                                      const PastKeys& past) const {
+                                      const KeyCache& cache) const {
   int64_t rows = x.dim(0), length = x.dim(1);
   auto heads = [&](Value y, int64_t count) {
     return ops::reshape(y, {rows, length, count, config_.head_dim});
@@ -78,7 +94,14 @@ AttentionResult Attention::operator()(const Context& context, Value x, const Tok
   CosSin tables{tokens.cos, tokens.sin};
   q = rotate(q, tables);
   k = rotate(k, tables);
-  return {o_(context, attend(q, k, v, tokens, past)), k, v};
+  KeyCache entries;
+  if (cache.k || tokens.want_state) {
+    entries = {ops::transpose(k, {0, 2, 1, 3}), ops::transpose(v, {0, 2, 1, 3})};
+  }
+  if (!cache.k) return {o_(context, attend(q, k, v, tokens.mask)), entries};
+  KeyCache all{written(cache.k, entries.k, tokens.cache_start),
+               written(cache.v, entries.v, tokens.cache_start)};
+  return {o_(context, attend(q, all, tokens.mask)), all};
 }
 
 std::string Attention::describe() const {
@@ -86,21 +109,33 @@ std::string Attention::describe() const {
                      config_.kv_heads, config_.head_dim);
 }
 
-Value attend(Value q, Value k, Value v, const TokenContext& tokens, const PastKeys& past) {
+Value attend(Value q, Value k, Value v, Value mask) {
   int64_t rows = q.dim(0), length = q.dim(1), heads = q.dim(2), size = q.dim(3);
   int64_t kv_heads = k.dim(2);
   Value grouped = ops::reshape(q, {rows, length, kv_heads, heads / kv_heads, size});
-  Value s = scores(grouped, k, tokens.mask);
-  Value out;
-  if (past.k) {
-    int64_t cached = past.k.dim(1);
-    Value all = ops::concatenate({scores(grouped, past.k, tokens.past_mask), s}, -1);
-    Value weights = ops::softmax(all, -1);
-    out = mix(ops::slice_axis(weights, -1, 0, cached), past.v) +
-          mix(ops::slice_axis(weights, -1, cached, cached + length), v);
-  } else {
-    out = mix(ops::softmax(s, -1), v);
-  }
+  Value out = mix(ops::softmax(scores(grouped, k, mask), -1), v);
+  return ops::reshape(ops::transpose(out, {0, 2, 1, 3, 4}), {rows, length, heads * size});
+}
+
+Value attend(Value q, const KeyCache& cache, Value mask) {
+  int64_t rows = q.dim(0), length = q.dim(1), heads = q.dim(2), size = q.dim(3);
+  int64_t kv_heads = cache.k.dim(1), group = heads / kv_heads, columns = cache.k.dim(2);
+  Value grouped = ops::reshape(q, {rows, length, kv_heads, group, size});
+  grouped = ops::reshape(ops::transpose(grouped, {0, 2, 1, 3, 4}),
+                         {rows, kv_heads, length * group, size});
+  Value s = ops::dot_general(
+      ops::convert(grouped, cache.k.dtype()), cache.k,
+      {.lhs_batch = {0, 1}, .rhs_batch = {0, 1}, .lhs_contract = {3}, .rhs_contract = {3}});
+  s = ops::reshape(s, {rows, kv_heads, length, group, columns});
+  s = masked(s, size, mask, {0, 2, 4});
+  // Every token sees its own column, so the maximum is finite and the sum at least 1.
+  Value grown = ops::exponential(s - ops::reduce_max(s, {-1}, true));
+  Value weights = grown / ops::reduce_sum(grown, {-1}, true);
+  weights = ops::reshape(weights, {rows, kv_heads, length * group, columns});
+  Value out = ops::dot_general(
+      ops::convert(weights, cache.v.dtype()), cache.v,
+      {.lhs_batch = {0, 1}, .rhs_batch = {0, 1}, .lhs_contract = {3}, .rhs_contract = {2}});
+  out = ops::reshape(ops::convert(out, q.dtype()), {rows, kv_heads, length, group, size});
   return ops::reshape(ops::transpose(out, {0, 2, 1, 3, 4}), {rows, length, heads * size});
 }
 

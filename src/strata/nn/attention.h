@@ -23,14 +23,15 @@ struct AttentionConfig {
   double norm_eps = 1e-6;
 };
 
-struct AttentionResult {
-  ir::Value out;   // (B, T, hidden)
-  ir::Value k, v;  // (B, T, Hkv, D): the new tokens' cache entries, keys rotated
+// Keys (rotated) and values by row and head, (B, Hkv, P, D): the order in which decoding multiplies
+// without moving anything. Null values without a cache.
+struct KeyCache {
+  ir::Value k, v;
 };
 
-// Cached keys and values of earlier tokens, (B, P, Hkv, D); null values without a cache.
-struct PastKeys {
-  ir::Value k, v;
+struct AttentionResult {
+  ir::Value out;   // (B, T, hidden)
+  KeyCache cache;  // the given cache with the new tokens' entries; without one those alone (P = T)
 };
 
 // softmax(q kᵀ / √D) v: scores and softmax in float32, a token that sees nothing gives zeros.
@@ -39,7 +40,7 @@ class Attention : public Module {
   // Throws invalid_argument when kv_heads does not divide heads.
   Attention(Module* parent, std::string name, const AttentionConfig& config);
   AttentionResult operator()(const Context& context, ir::Value x, const TokenContext& tokens,
-                             const PastKeys& past = {}) const;
+                             const KeyCache& cache = {}) const;
   std::string describe() const override;
 
  private:
@@ -48,8 +49,10 @@ class Attention : public Module {
   std::optional<RmsNorm> q_norm_, k_norm_;
 };
 
-// Attention proper: q (B, T, Hq, D), k and v (B, T, Hkv, D) → (B, T, Hq · D).
-ir::Value attend(ir::Value q, ir::Value k, ir::Value v, const TokenContext& tokens,
-                 const PastKeys& past);
+// Attention proper: q (B, T, Hq, D), k and v (B, T, Hkv, D), mask (B, T, T) → (B, T, Hq · D).
+ir::Value attend(ir::Value q, ir::Value k, ir::Value v, ir::Value mask);
+
+// The same against a cache, with mask (B, T, P).
+ir::Value attend(ir::Value q, const KeyCache& cache, ir::Value mask);
 
 }  // namespace strata::nn

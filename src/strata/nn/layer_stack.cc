@@ -204,6 +204,44 @@ LayerResult LayerStack::run(const Context& context, const Values& carry, const V
   return runner.result();
 }
 
+// The context in which layer `index` finds its own parameters, also inside a scanned run.
+Context LayerStack::layer_context(const Context& context, size_t index) const {
+  const sharding::LayerPlan& plan = context.structure().plan(*this);
+  sharding::LayerPlace place = plan.place(static_cast<int64_t>(index));
+  const LayerRun& run = plan.runs[static_cast<size_t>(place.run)];
+  if (!run.scanned) return context;
+  std::vector<const Param*> mine = layers_[index]->all_params();
+  std::vector<const Param*> owners =
+      layers_[static_cast<size_t>(run.first + place.slot)]->all_params();
+  int64_t axis = context.structure().options().param_axis;
+  Values values;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    int64_t at = sharding::normalised_stack_axis(axis, mine[i]->type().rank(), mine[i]->path());
+    values.push_back(ops::select_index(context(*owners[i]), at, place.repeat));
+  }
+  return context.with(mine, values);
+}
+
+EachResult LayerStack::run_each(const Context& context, const Values& carry,
+                                const std::vector<Values>& inputs,
+                                const TokenContext& tokens) const {
+  require(inputs.empty() || inputs.size() == layers_.size(),
+          {.id = "nn.inputs_each",
+           .where = path(),
+           .expected = "inputs for " + std::to_string(layers_.size()) + " layers, or none",
+           .got = "inputs for " + std::to_string(inputs.size())});
+  EachResult result{carry, {}};
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    ir::NameScope name(context.function(), layers_[i]->path());
+    Context here = layer_context(context, i);
+    LayerResult r =
+        layers_[i]->forward(here, result.carry, inputs.empty() ? Values{} : inputs[i], tokens);
+    result.carry = r.carry;
+    result.outputs.push_back(r.outputs);
+  }
+  return result;
+}
+
 StackPlan plan_layers(const LayerStack& stack, const ScanOptions& options) {
   auto count = static_cast<int64_t>(stack.size());
   StackPlan out;

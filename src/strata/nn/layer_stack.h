@@ -34,6 +34,12 @@ class Layer : public Module {
                               const ir::Values& inputs, const TokenContext& tokens) const = 0;
 };
 
+// What `run_each` gives: outputs[i] are layer i's, and may differ from layer to layer.
+struct EachResult {
+  ir::Values carry;
+  std::vector<ir::Values> outputs;
+};
+
 class LayerStack : public Module {
  public:
   using Module::Module;
@@ -57,7 +63,15 @@ class LayerStack : public Module {
   LayerResult run(const Context& context, const ir::Values& carry, const ir::Values& inputs,
                   const TokenContext& tokens) const;
 
+  // The same layer by layer, whatever the plan says, with inputs[i] for layer i (or none at all)
+  // and outputs apart: decoding wants each layer's cache where it lies, not a copy in a stack. The
+  // parameters of a scanned run are sliced, which costs one copy of them.
+  EachResult run_each(const Context& context, const ir::Values& carry,
+                      const std::vector<ir::Values>& inputs, const TokenContext& tokens) const;
+
  private:
+  Context layer_context(const Context& context, size_t index) const;
+
   std::vector<std::unique_ptr<Layer>> layers_;
 };
 

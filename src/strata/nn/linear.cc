@@ -4,8 +4,16 @@
 #include "strata/ops/dot.h"
 #include "strata/ops/elementwise.h"
 #include "strata/ops/gather.h"
+#include "strata/ops/shape.h"
 
 namespace strata::nn {
+
+ir::Value project(ir::Value x, ir::Value weight) {
+  constexpr int64_t kFewRows = 64;
+  if (x.rank() != 3 || x.dim(0) * x.dim(1) > kFewRows) return ops::linear(x, weight);
+  ir::Value y = ops::dot_general(weight, x, {.lhs_contract = {1}, .rhs_contract = {2}});
+  return ops::transpose(y, {1, 2, 0});
+}
 
 Linear::Linear(Module* parent, std::string name, const LinearDims& d, bool bias)
     : Module(parent, std::move(name)),
@@ -19,7 +27,7 @@ Linear::Linear(Module* parent, std::string name, const LinearDims& d, bool bias)
 }
 
 ir::Value Linear::operator()(const Context& context, ir::Value x) const {
-  ir::Value y = ops::linear(x, ops::convert(context(weight_), x.dtype()));
+  ir::Value y = project(x, ops::convert(context(weight_), x.dtype()));
   if (bias_) y = y + ops::convert(context(*bias_), x.dtype());
   return y;
 }

@@ -25,6 +25,13 @@ Value segment_mask(Value segments, Value parents) {
   return ops::and_(same, ops::compare(row, column, "GE"));
 }
 
+Value cache_mask(Value start, int64_t tokens, int64_t length) {
+  ir::Function& f = start.function();
+  Dims dims{start.dim(0), tokens, length};
+  Value own = ops::add(ops::broadcast_in_dim(start, dims, {0}), ops::iota(f, DType::i32, dims, 1));
+  return ops::compare(ops::iota(f, DType::i32, dims, 2), own, "LE");
+}
+
 Value causal_mask(Value valid) { return segment_mask(ops::convert(valid, DType::i32)); }
 
 }  // namespace strata::nn
