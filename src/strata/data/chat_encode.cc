@@ -179,6 +179,10 @@ EncodedChat encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, co
   for (const ChatTurn& t : rendered.turns) {
     if (t.message < first_trained) untrained = std::max(untrained, t.stretch.end);
   }
+  for (const Mark& m : rendered.text.marks()) {
+    bool before = m.origin >= 0 && static_cast<size_t>(m.origin) < first_trained;
+    if (before) untrained = std::max(untrained, m.end);
+  }
   EncodedChat out;
   out.text = text;
   size_t done = 0;

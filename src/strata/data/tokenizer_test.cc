@@ -199,7 +199,7 @@ TEST(Tokenizer, LongRunsTakeWellBelowQuadraticTime) {
   Tokenizer tokenizer = Tokenizer::load(data_path("smollm2_tokenizer.json"));
   for (const char* unit : {"a", " ", "\n", "1", "!", "\xe4\xb8\xad", "ab c\n"}) {
     std::string text;
-    while (text.size() < 1'000'000) text += unit;
+    while (text.size() < 400'000) text += unit;
     auto start = std::chrono::steady_clock::now();
     Ids ids = tokenizer.encode(text);
     std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
