@@ -179,6 +179,12 @@ Engine::Scores Engine::logprobs(const TokenBatch& batch, double temperature,
   return {{l.begin(), l.end()}, {e.begin(), e.end()}};
 }
 
+void Engine::restore_parameters(std::vector<Array> parameters) {
+  check_types(parameters, slots_);
+  table_ = make_table(++version_, *setup_.structure, std::move(parameters));
+  accumulator_.clear();
+}
+
 void Engine::restore(std::vector<Array> parameters, std::vector<Array> slots,
                      const optim::StepCounts& counts) {
   check_types(parameters, slots);

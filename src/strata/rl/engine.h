@@ -78,6 +78,8 @@ class Engine {
   // Replaces the whole state (resume). Types are checked first; nothing changes on failure.
   void restore(std::vector<runtime::Array> parameters, std::vector<runtime::Array> slots,
                const optim::StepCounts& counts);
+  // Replaces the parameters only, as for evaluating another step's.
+  void restore_parameters(std::vector<runtime::Array> parameters);
 
  private:
   using ExecutorPtr = std::unique_ptr<runtime::Executor>;

@@ -1,0 +1,315 @@
+#include "strata/rl/grpo.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "strata/base/error.h"
+#include "strata/base/log.h"
+#include "strata/rl/prompts.h"
+#include "strata/rl/run_files.h"
+#include "strata/rl/tensorboard.h"
+
+namespace strata::rl {
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t rounded(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// Held-out problems whose replies the report shows.
+constexpr size_t kShownReplies = 12;
+
+}  // namespace
+
+struct GrpoRun::State {
+  int64_t step = 0;  // finished steps
+  int64_t best_step = 0;
+  double best_accuracy = -1;  // on the validation problems
+  double seconds = 0;         // of earlier runs that were resumed
+  double before = 0;
+  std::vector<std::string> replies_before;
+  std::vector<bool> right_before;
+  std::vector<std::string> replies_after;
+  std::vector<bool> right_after;
+
+  Json json() const {
+    return {{"step", step},
+            {"best_step", best_step},
+            {"best_accuracy", best_accuracy},
+            {"seconds", seconds},
+            {"before", before},
+            {"replies_before", replies_before},
+            {"right_before", right_before}};
+  }
+  static State from(const Json& j, const std::string& where) {
+    State s;
+    s.step = get_int(j, "step", where);
+    s.best_step = get_int(j, "best_step", where);
+    s.best_accuracy = get_double(j, "best_accuracy", where);
+    s.seconds = get_double(j, "seconds", where);
+    s.before = get_double(j, "before", where);
+    s.replies_before = j.at("replies_before").get<std::vector<std::string>>();
+    s.right_before = j.at("right_before").get<std::vector<bool>>();
+    return s;
+  }
+};
+
+GrpoRun::GrpoRun(GrpoConfig config, std::shared_ptr<runtime::Compiler> compiler,
+                 const MakeRollouts& make_rollouts)
+    : config_(std::move(config)), state_(std::make_unique<State>()) {
+  check_output(config_.run);
+  session_ = open_session(config_.session, std::move(compiler));
+  open_splits();
+  config_.step.mask.stop_ids = session_.eos_ids();
+  rewards_ = RewardSet(config_.rewards);
+  make_engine(make_rollouts);
+  fs::create_directories(config_.run.output);
+  lock_ = std::make_unique<DirectoryLock>(config_.run.output);
+  if (config_.run.resume) resume();
+  write_file_atomically(config_.run.output / "config.json", config_.effective.dump(2) + "\n");
+  open_sinks(state_->step);
+  step_ = std::make_unique<GrpoStep>(*engine_, rewards_, config_.step, phases_, reference_.get());
+}
+
+GrpoRun::~GrpoRun() = default;
+
+void GrpoRun::open_splits() {
+  if (config_.data.empty()) {
+    splits_ = make_task(config_.task);
+  } else {
+    splits_.train = read_prompts(config_.data);
+  }
+}
+
+// A row must hold the longest prompt with its whole group, or, where that is long, with one
+// completion; short groups share a row.
+BatchShape GrpoRun::choose_shape() const {
+  BatchShape shape = config_.shape;
+  int64_t prompt = 1;
+  for (const Example& e : splits_.train) {
+    prompt = std::max(prompt, static_cast<int64_t>(session_.prompt_ids(e.messages).size()));
+  }
+  int64_t longest = config_.step.max_new_tokens;
+  int64_t context = session_.model->config().max_positions;
+  require(prompt + longest <= context,
+          {.id = "rl.context",
+           .where = config_.session.model.string(),
+           .expected = fmt::format("prompts and completions of at most {} tokens", context),
+           .got = fmt::format("{} + {}", prompt, longest),
+           .cure = "Lower grpo.max_new_tokens",
+           .code = Code::out_of_range});
+  int64_t group = prompt + config_.group_size * (longest - 1);
+  if (shape.tokens == 0) {
+    int64_t least = prompt + longest;
+    shape.tokens =
+        rounded(std::max(least, std::min<int64_t>(std::max<int64_t>(group, 512), 2048)), 64);
+  }
+  if (shape.scored == 0) {
+    double share = static_cast<double>(config_.group_size * longest) / static_cast<double>(group);
+    auto scored = static_cast<int64_t>(share * static_cast<double>(shape.rows * shape.tokens));
+    shape.scored = rounded(std::max(scored, longest), 64);
+  }
+  return shape;
+}
+
+void GrpoRun::make_engine(const MakeRollouts& make_rollouts) {
+  Engine::Setup setup;
+  setup.model = session_.model.get();
+  setup.structure = session_.structure.get();
+  setup.compiler = session_.compiler;
+  setup.shape = choose_shape();
+  setup.options = config_.train;
+  setup.parameters = session_.load_parameters();
+  if (config_.step.use_reference) {
+    std::vector<std::pair<std::string, runtime::Array>> copies;
+    for (size_t i = 0; i < setup.parameters.size(); ++i) {
+      copies.emplace_back(session_.structure->manifest().slots()[i].name,
+                          setup.parameters[i].clone());
+    }
+    reference_ = runtime::ParameterTable::make(0, std::move(copies));
+  }
+  engine_ = std::make_unique<Engine>(std::move(setup),
+                                     make_plan(config_.optimizer, session_.structure->manifest()));
+  rollouts_ = make_rollouts(session_, *engine_);
+}
+
+void GrpoRun::open_sinks(int64_t resume_at) {
+  auto at = config_.run.resume ? std::optional<int64_t>(resume_at) : std::nullopt;
+  fs::path metrics = config_.run.output / "metrics.jsonl";
+  if (at && fs::exists(metrics)) metrics_.set_history(read_json_lines(metrics));
+  metrics_.add(std::make_unique<JsonLinesSink>(metrics, at));
+  metrics_.add(std::make_unique<TensorBoardSink>(config_.run.output / "tensorboard", at));
+  metrics_.add(std::make_unique<LiveLine>("grpo", resume_at, config_.steps));
+}
+
+void GrpoRun::resume() {
+  std::optional<Json> saved =
+      load_latest(config_.run.output, *engine_, session_.compiler->client());
+  if (!saved) {
+    log_line("nothing to resume in " + config_.run.output.string() + ": starting anew");
+    return;
+  }
+  *state_ = State::from(*saved, config_.run.output.string());
+  log_line(fmt::format("resumed after step {}", state_->step));
+}
+
+Evaluation GrpoRun::evaluate_split(const std::vector<Example>& examples) {
+  PhaseClock::Scope phase(phases_, "evaluate");
+  return evaluate(*rollouts_, examples, config_.step.max_new_tokens);
+}
+
+void GrpoRun::first_evaluation() {
+  if (!splits_.held_out.empty()) {
+    Evaluation e = evaluate_split(splits_.held_out);
+    state_->before = e.accuracy;
+    for (size_t i = 0; i < std::min(kShownReplies, e.replies.size()); ++i) {
+      state_->replies_before.push_back(e.replies[i]);
+      state_->right_before.push_back(e.right[i] != 0);
+    }
+    log_line(fmt::format("before training: {:.1f}% of {} held-out problems", 100 * e.accuracy,
+                         splits_.held_out.size()));
+  }
+  if (!splits_.validation.empty()) {
+    state_->best_accuracy = evaluate_split(splits_.validation).accuracy;
+  }
+}
+
+void GrpoRun::step(int64_t number) {
+  GrpoStepResult result;
+  {
+    PhaseClock::Scope whole(phases_, "step");
+    std::vector<const Example*> prompts =
+        prompts_of_step(splits_.train, number, config_.prompts_per_step, config_.run.seed);
+    std::vector<RolloutGroup> groups;
+    {
+      PhaseClock::Scope phase(phases_, "sample");
+      RolloutSpec spec{config_.group_size, config_.step.temperature, config_.step.max_new_tokens,
+                       config_.run.seed, static_cast<uint64_t>(number)};
+      groups = rollouts_->sample(prompts, spec);
+    }
+    int64_t tokens = 0;
+    for (const RolloutGroup& g : groups) {
+      for (const Rollout& r : g.rollouts) tokens += static_cast<int64_t>(r.ids.size());
+    }
+    phases_.add_tokens("sample", tokens);
+    phases_.add_tokens("step", tokens);
+    result = step_->run(number, std::move(groups));
+  }
+  state_->step = number + 1;
+  if (config_.eval_every > 0 && (number + 1) % config_.eval_every == 0) {
+    evaluate_step(number + 1);
+    result.metrics.add("eval/accuracy",
+                       state_->best_step == number + 1 ? state_->best_accuracy : last_accuracy_);
+  }
+  phases_.report_step(result.metrics);
+  add_memory(result.metrics);
+  result.metrics.add("compiles", static_cast<double>(session_.compiler->counters().compiles));
+  metrics_.write(std::move(result.metrics));
+}
+
+void GrpoRun::evaluate_step(int64_t step) {
+  if (splits_.validation.empty()) return;
+  last_accuracy_ = evaluate_split(splits_.validation).accuracy;
+  if (last_accuracy_ <= state_->best_accuracy) return;
+  state_->best_accuracy = last_accuracy_;
+  state_->best_step = step;
+  save(step);
+}
+
+void GrpoRun::save(int64_t step) {
+  PhaseClock::Scope phase(phases_, "save");
+  State saved = *state_;
+  saved.seconds += clock_.seconds();
+  save_run(config_.run, session_, *engine_, step, state_->best_step, saved.json());
+  saved_step_ = step;
+}
+
+GrpoSummary GrpoRun::run(const std::function<bool()>& interrupted) {
+  for (const runtime::MemoryReport& m : engine_->prepare(true)) log_line(m.text());
+  if (state_->step == 0) first_evaluation();
+  GrpoSummary summary;
+  for (int64_t s = state_->step; s < config_.steps; ++s) {
+    if (interrupted()) {
+      summary.interrupted = true;
+      break;
+    }
+    step(s);
+    bool due = config_.run.save_every > 0 && (s + 1) % config_.run.save_every == 0;
+    if (due && saved_step_ != s + 1) save(s + 1);
+  }
+  if (state_->step > 0 && saved_step_ != state_->step) save(state_->step);
+  summary.steps = state_->step;
+  summary.best_step = state_->best_step;
+  summary.before = state_->before;
+  summary.held_out = static_cast<int64_t>(splits_.held_out.size());
+  if (!summary.interrupted) finish(summary);
+  return summary;
+}
+
+// The parameters kept are those that did best on the validation problems; without any they are the
+// last ones.
+void GrpoRun::finish(GrpoSummary& summary) {
+  if (splits_.validation.empty() || config_.eval_every == 0) {
+    summary.best_step = state_->step;
+  } else if (summary.best_step != state_->step) {
+    restore_parameters(config_.run, session_, *engine_, summary.best_step);
+  }
+  if (!splits_.held_out.empty()) {
+    Evaluation e = evaluate_split(splits_.held_out);
+    summary.after = e.accuracy;
+    for (size_t i = 0; i < std::min(kShownReplies, e.replies.size()); ++i) {
+      state_->replies_after.push_back(e.replies[i]);
+      state_->right_after.push_back(e.right[i] != 0);
+    }
+  }
+  {
+    PhaseClock::Scope phase(phases_, "export");
+    export_run(config_.run, session_, *engine_);
+  }
+  summary.seconds = state_->seconds + clock_.seconds();
+  summary.peak_gib = static_cast<double>(memory_use().peak_bytes) / double{1 << 30};
+  write_outputs(summary);
+}
+
+void GrpoRun::write_outputs(const GrpoSummary& s) {
+  write_report(config_.run.output / "report.html", report(s));
+  Json json{{"before", s.before},     {"after", s.after},         {"held_out", s.held_out},
+            {"steps", s.steps},       {"best_step", s.best_step}, {"seconds", s.seconds},
+            {"peak_gib", s.peak_gib}, {"seed", config_.run.seed}};
+  for (const PhaseTotals& p : phases_.totals()) json["phases"][p.name] = p.seconds;
+  write_file_atomically(config_.run.output / "summary.json", json.dump(2) + "\n");
+}
+
+Report GrpoRun::report(const GrpoSummary& s) const {
+  Report r;
+  std::string task = config_.data.empty() ? config_.task.name : config_.data.filename().string();
+  r.title = "GRPO: " + config_.session.model.filename().string() + " on " + task;
+  if (s.held_out > 0) {
+    r.headline = fmt::format("{:.1f}% → {:.1f}%", 100 * s.before, 100 * s.after);
+    r.summary =
+        fmt::format("accuracy on {} held-out problems, greedy, before and after", s.held_out);
+  }
+  r.figures = {{"Steps", std::to_string(s.steps)},
+               {"Kept step", std::to_string(s.best_step)},
+               {"Time", duration_text(s.seconds)},
+               {"Peak memory", fmt::format("{:.1f} GiB", s.peak_gib)}};
+  r.charts = charts_of(metrics_.history());
+  for (size_t i = 0; i < state_->replies_after.size(); ++i) {
+    const Example& e = splits_.held_out[i];
+    r.samples.push_back({e.messages.back().content, e.answer, state_->replies_before[i],
+                         state_->replies_after[i], state_->right_before[i],
+                         state_->right_after[i]});
+  }
+  for (const PhaseTotals& p : phases_.totals()) {
+    if (p.name != "step") r.phases.push_back(p);
+  }
+  r.files = {{"Checkpoints", "checkpoints/"},
+             {"Hugging Face directory", "export/"},
+             {"Metrics", "metrics.jsonl, tensorboard/"}};
+  r.configuration = facts_of(config_.effective);
+  r.machine = machine_facts();
+  return r;
+}
+
+}  // namespace strata::rl

@@ -1,0 +1,82 @@
+// Group-relative policy optimisation, the whole run: sample, judge, train, evaluate, save, report.
+//
+//   for each step: prompts → completions (RolloutSource) → GrpoStep (rewards, advantages, update)
+//
+// The run's directory holds checkpoints/, metrics.jsonl, TensorBoard events, config.json, and at
+// the end export/ (a Hugging Face directory), report.html and summary.json.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "strata/base/file.h"
+#include "strata/rl/engine.h"
+#include "strata/rl/grpo_config.h"
+#include "strata/rl/phases.h"
+#include "strata/rl/report.h"
+#include "strata/rl/rollout_source.h"
+#include "strata/rl/session.h"
+
+namespace strata::rl {
+
+struct GrpoSummary {
+  double before = 0, after = 0;  // accuracy on the held-out problems
+  int64_t held_out = 0;
+  int64_t steps = 0;      // finished
+  int64_t best_step = 0;  // whose parameters were kept
+  double seconds = 0;
+  double peak_gib = 0;
+  bool interrupted = false;
+};
+
+// Makes the engine's rollouts; given the engine because they read its parameters.
+using MakeRollouts = std::function<std::unique_ptr<RolloutSource>(const Session&, Engine&)>;
+
+class GrpoRun {
+ public:
+  // Opens the output directory (locked for this run), problems, engine and sinks. Throws
+  // already_exists when the directory holds a run and config.run.resume is false; whatever opening
+  // its parts throws. Nothing is written before all of that succeeded.
+  GrpoRun(GrpoConfig config, std::shared_ptr<runtime::Compiler> compiler,
+          const MakeRollouts& make_rollouts);
+  ~GrpoRun();
+
+  // Trains until the configured step, or until `interrupted` says so between two steps: then the
+  // state is saved and the summary says so.
+  GrpoSummary run(const std::function<bool()>& interrupted);
+
+ private:
+  struct State;  // what a checkpoint of the run remembers beside the tensors
+  void open_splits();
+  BatchShape choose_shape() const;
+  void make_engine(const MakeRollouts& make_rollouts);
+  void open_sinks(int64_t resume_at);
+  void resume();
+  void first_evaluation();
+  void step(int64_t step);
+  void evaluate_step(int64_t step);
+  void save(int64_t step);
+  void finish(GrpoSummary& summary);
+  void write_outputs(const GrpoSummary& summary);
+  Report report(const GrpoSummary& summary) const;
+  Evaluation evaluate_split(const std::vector<Example>& examples);
+
+  GrpoConfig config_;
+  Stopwatch clock_;
+  std::unique_ptr<DirectoryLock> lock_;
+  Session session_;
+  TaskSplits splits_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RolloutSource> rollouts_;
+  RewardSet rewards_;
+  PhaseClock phases_;
+  MetricsLog metrics_;
+  runtime::TablePtr reference_;
+  std::unique_ptr<GrpoStep> step_;
+  std::unique_ptr<State> state_;
+  double last_accuracy_ = 0;
+  int64_t saved_step_ = -1;
+};
+
+}  // namespace strata::rl

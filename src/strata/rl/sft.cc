@@ -1,0 +1,234 @@
+#include "strata/rl/sft.h"
+
+#include <fmt/format.h>
+
+#include "strata/base/error.h"
+#include "strata/base/log.h"
+#include "strata/rl/run_files.h"
+#include "strata/rl/tensorboard.h"
+
+namespace strata::rl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr IntRange kCount{1, int64_t{1} << 40};
+constexpr IntRange kCountOrZero{0, int64_t{1} << 40};
+
+BatchShape shape_of(const data::BatchOptions& b) { return {b.rows, b.length, b.rows * b.length}; }
+
+}  // namespace
+
+SftConfig read_sft_config(Config& c) {
+  SftConfig s;
+  s.session = read_session_options(c);
+  s.plugin = c.text("model.plugin", "cpu");
+  s.run = read_run(c);
+  s.optimizer = read_optimizer(c);
+  s.train = c.text("data.train");
+  s.eval = c.text("data.eval", "");
+  s.dataset.truncation = data::parse_truncation(c.text("data.truncation", "keep_end"));
+  s.dataset.bad_lines = data::parse_bad_lines(c.text("data.bad_lines", "stop"));
+  s.add_eos = c.flag("data.add_eos", true);
+  s.batches.packing = c.flag("data.packing", true);
+  s.batches.shuffle = c.flag("data.shuffle", true);
+  s.batches.seed = s.run.seed;
+  s.batches.rows = c.integer("train.rows", 8, kCount);
+  s.batches.length = c.integer("train.row_tokens", 512, {2, 1 << 24});
+  s.dataset.max_tokens = s.batches.length;
+  s.accumulate = c.integer("train.accumulate", 1, kCount);
+  std::vector<std::string> types{"f32", "bf16"};
+  s.options.compute = parse_dtype(c.choice("train.compute", "f32", types));
+  s.options.chunk = c.integer("train.logit_chunk", 256, kCount);
+  s.options.loss = LossKind::cross_entropy;
+  s.steps = c.integer("sft.steps", kCount);
+  s.eval_every = c.integer("sft.eval_every", 0, kCountOrZero);
+  s.eval_batches = c.integer("sft.eval_batches", 0, kCountOrZero);
+  s.export_to = c.text("run.export", "");
+  c.reject_unknown();
+  s.effective = c.effective();
+  return s;
+}
+
+TokenBatch token_batch(const data::Batch& b, const BatchShape& shape) {
+  TokenBatch out;
+  out.shape = shape;
+  out.ids = b.input_ids.clone();
+  out.positions = b.positions.clone();
+  out.segments = b.segment_ids.clone();
+  out.parents = HostTensor(DType::i32, {shape.rows, shape.tokens});
+  for (HostTensor* t : {&out.source, &out.labels, &out.sequence}) {
+    *t = HostTensor(DType::i32, {shape.scored});
+  }
+  out.terms = HostTensor(DType::f32, {5, shape.scored});
+  auto mask = b.loss_mask.data<float>();
+  auto targets = b.targets.data<int32_t>();
+  size_t n = 0;
+  for (size_t i = 0; i < mask.size(); ++i) {
+    if (mask[i] == 0) continue;
+    invariant(n < static_cast<size_t>(shape.scored), "rl.sft_scored", "room for scored tokens");
+    out.source.data<int32_t>()[n] = static_cast<int32_t>(i);
+    out.labels.data<int32_t>()[n] = targets[i];
+    out.terms.data<float>()[n] = mask[i];
+    ++n;
+  }
+  out.scored.resize(n);
+  out.real_tokens = b.tokens;
+  return out;
+}
+
+SftRun::SftRun(SftConfig config, std::shared_ptr<runtime::Compiler> compiler)
+    : config_(std::move(config)) {
+  check_output(config_.run);
+  session_ = open_session(config_.session, std::move(compiler));
+  open_data();
+  make_engine();
+  fs::create_directories(config_.run.output);
+  lock_ = std::make_unique<DirectoryLock>(config_.run.output);
+  if (config_.run.resume) resume();
+  write_file_atomically(config_.run.output / "config.json", config_.effective.dump(2) + "\n");
+  auto at = config_.run.resume ? std::optional<int64_t>(done_) : std::nullopt;
+  metrics_.add(std::make_unique<JsonLinesSink>(config_.run.output / "metrics.jsonl", at));
+  metrics_.add(std::make_unique<TensorBoardSink>(config_.run.output / "tensorboard", at));
+  metrics_.add(std::make_unique<LiveLine>("sft", done_, config_.steps));
+}
+
+SftRun::~SftRun() = default;
+
+data::Dataset SftRun::open_dataset(const fs::path& path) const {
+  data::DatasetOptions o = config_.dataset;
+  std::vector<int32_t> eos = session_.eos_ids();
+  if (config_.add_eos && !eos.empty()) o.eos_id = eos.front();
+  return data::Dataset(path, *session_.tokenizer, session_.chat, o);
+}
+
+data::BatchStream SftRun::open_stream(data::Dataset& dataset, int64_t epochs) const {
+  data::BatchOptions o = config_.batches;
+  o.epochs = epochs;
+  if (epochs > 0) o.shuffle = false;
+  return data::BatchStream(&dataset, o, config_.dataset.max_tokens);
+}
+
+void SftRun::open_data() {
+  int64_t context = session_.model->config().max_positions;
+  require(config_.batches.length <= context,
+          {.id = "rl.sft_context",
+           .where = "train.row_tokens",
+           .expected = "at most " + std::to_string(context) + " tokens, the model's context",
+           .got = std::to_string(config_.batches.length),
+           .code = Code::out_of_range});
+  dataset_ = std::make_unique<data::Dataset>(open_dataset(config_.train));
+  stream_ = std::make_unique<data::BatchStream>(open_stream(*dataset_, 0));
+  if (!config_.eval.empty()) open_dataset(config_.eval);
+}
+
+void SftRun::make_engine() {
+  Engine::Setup setup;
+  setup.model = session_.model.get();
+  setup.structure = session_.structure.get();
+  setup.compiler = session_.compiler;
+  setup.shape = shape_of(config_.batches);
+  setup.options = config_.options;
+  setup.parameters = session_.load_parameters();
+  engine_ = std::make_unique<Engine>(std::move(setup),
+                                     make_plan(config_.optimizer, session_.structure->manifest()));
+}
+
+void SftRun::resume() {
+  const fs::path& run = config_.run.output;
+  std::optional<Json> saved = load_latest(run, *engine_, session_.compiler->client());
+  if (!saved) {
+    log_line("nothing to resume in " + run.string() + ": starting anew");
+    return;
+  }
+  done_ = get_int(*saved, "step", run.string());
+  stream_->restore(data::stream_state_from_json(saved->at("stream"), run.string()),
+                   data::dataset_counts_from_json(saved->at("counts"), run.string()));
+  log_line(fmt::format("resumed after step {}", done_));
+}
+
+double SftRun::step(int64_t number, StepMetrics& metrics) {
+  PhaseClock::Scope phase(phases_, "step");
+  metrics = StepMetrics::now(number);
+  double trained = 0;
+  for (int64_t k = 0; k < config_.accumulate; ++k) {
+    std::optional<data::Batch> batch = stream_->next();
+    invariant(batch.has_value(), "rl.sft_stream", "an endless stream of batches");
+    // The weight is the number of trained tokens: micro-steps of unequal size count as they should.
+    engine_->accumulate(token_batch(*batch, engine_->shape()), static_cast<double>(batch->trained),
+                        1.0);
+    trained += static_cast<double>(batch->trained);
+    phases_.add_tokens("step", batch->tokens);
+  }
+  UpdateStats update = engine_->update();
+  metrics.add("loss/train", update.loss);
+  metrics.add("loss/grad_norm", update.grad_norm);
+  metrics.add("loss/lr", update.lr);
+  metrics.add("train/tokens", trained);
+  metrics.add("train/updates_skipped", static_cast<double>(engine_->counts().steps_skipped));
+  return update.loss;
+}
+
+double SftRun::evaluate() {
+  PhaseClock::Scope phase(phases_, "evaluate");
+  data::Dataset dataset = open_dataset(config_.eval);
+  data::BatchStream stream = open_stream(dataset, 1);
+  double sum = 0, weight = 0;
+  for (int64_t k = 0; config_.eval_batches == 0 || k < config_.eval_batches; ++k) {
+    std::optional<data::Batch> batch = stream.next();
+    if (!batch) break;
+    TokenBatch tokens = token_batch(*batch, engine_->shape());
+    std::vector<float> logprobs = engine_->logprobs(tokens, 1.0).logprobs;
+    for (size_t i = 0; i < tokens.scored.size(); ++i) {
+      double w = tokens.terms.data<float>()[i];
+      sum -= w * static_cast<double>(logprobs[i]);
+      weight += w;
+    }
+  }
+  return weight > 0 ? sum / weight : 0;
+}
+
+void SftRun::save(int64_t step) {
+  PhaseClock::Scope phase(phases_, "save");
+  Json state{{"step", step},
+             {"stream", data::to_json(stream_->state())},
+             {"counts", data::to_json(stream_->counts())}};
+  save_run(config_.run, session_, *engine_, step, -1, state);
+}
+
+SftSummary SftRun::run(const std::function<bool()>& interrupted) {
+  for (const runtime::MemoryReport& m : engine_->prepare(config_.accumulate > 1)) {
+    log_line(m.text());
+  }
+  SftSummary out;
+  int64_t first = done_;
+  for (int64_t s = first; s < config_.steps; ++s) {
+    if (interrupted()) {
+      out.interrupted = true;
+      break;
+    }
+    StepMetrics metrics;
+    out.last_loss = step(s, metrics);
+    if (s == first) out.first_loss = out.last_loss;
+    done_ = s + 1;
+    bool last = done_ == config_.steps;
+    bool evaluates = !config_.eval.empty() &&
+                     (last || (config_.eval_every > 0 && done_ % config_.eval_every == 0));
+    if (evaluates) {
+      out.eval_loss = evaluate();
+      metrics.add("loss/eval", *out.eval_loss);
+    }
+    phases_.report_step(metrics);
+    add_memory(metrics);
+    metrics.add("compiles", static_cast<double>(session_.compiler->counters().compiles));
+    metrics_.write(std::move(metrics));
+    if (config_.run.save_every > 0 && done_ % config_.run.save_every == 0) save(done_);
+  }
+  if (done_ > 0) save(done_);
+  out.steps = done_;
+  if (!out.interrupted) export_run(config_.run, session_, *engine_, config_.export_to);
+  out.seconds = clock_.seconds();
+  return out;
+}
+
+}  // namespace strata::rl

@@ -1,0 +1,85 @@
+// Supervised fine-tuning, the whole run: batches of a JSON-lines data set, mean cross entropy over
+// the trained tokens of a step, evaluation, checkpoints, export.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "strata/base/config.h"
+#include "strata/base/file.h"
+#include "strata/data/batching.h"
+#include "strata/rl/engine.h"
+#include "strata/rl/grpo_config.h"
+#include "strata/rl/phases.h"
+#include "strata/rl/session.h"
+
+namespace strata::rl {
+
+// Keys: model.*, layers.*, run.*, optimizer.*, data.{train, eval, truncation, bad_lines, packing,
+// shuffle, add_eos}, train.{rows, row_tokens, accumulate, compute, logit_chunk}, sft.{steps,
+// eval_every, eval_batches}.
+struct SftConfig {
+  SessionOptions session;
+  std::string plugin;
+  RunConfig run;
+  OptimizerConfig optimizer;
+  std::filesystem::path train, eval;
+  data::DatasetOptions dataset;
+  data::BatchOptions batches;
+  TrainOptions options;
+  bool add_eos = true;
+  int64_t accumulate = 1;  // batches a step
+  int64_t steps = 0;
+  int64_t eval_every = 0;           // steps; 0 = only at the end
+  int64_t eval_batches = 0;         // 0 = the whole file
+  std::filesystem::path export_to;  // empty = RUN/export
+  Json effective;
+};
+SftConfig read_sft_config(Config& config);
+
+struct SftSummary {
+  int64_t steps = 0;
+  double first_loss = 0, last_loss = 0;
+  std::optional<double> eval_loss;
+  double seconds = 0;
+  bool interrupted = false;
+};
+
+class SftRun {
+ public:
+  // As GrpoRun's constructor.
+  SftRun(SftConfig config, std::shared_ptr<runtime::Compiler> compiler);
+  ~SftRun();
+  // Trains until the configured step or until `interrupted` between two steps; the state is saved
+  // either way.
+  SftSummary run(const std::function<bool()>& interrupted);
+
+ private:
+  void open_data();
+  void make_engine();
+  void resume();
+  double step(int64_t number, StepMetrics& metrics);
+  double evaluate();
+  void save(int64_t step);
+  data::Dataset open_dataset(const std::filesystem::path& path) const;
+  data::BatchStream open_stream(data::Dataset& dataset, int64_t epochs) const;
+
+  SftConfig config_;
+  Stopwatch clock_;
+  Session session_;
+  std::unique_ptr<DirectoryLock> lock_;
+  std::unique_ptr<data::Dataset> dataset_;
+  std::unique_ptr<data::BatchStream> stream_;
+  std::unique_ptr<Engine> engine_;
+  PhaseClock phases_;
+  MetricsLog metrics_;
+  int64_t done_ = 0;
+};
+
+// The scored tokens of a batch: every place whose loss mask is set. Throws internal when there are
+// more than the shape has room for.
+TokenBatch token_batch(const data::Batch& batch, const BatchShape& shape);
+
+}  // namespace strata::rl
