@@ -5,6 +5,10 @@
 
 namespace strata::cli {
 
-Command version_command();  // version.cc
+Command import_gguf_command();  // import_gguf.cc
+Command inspect_command();      // inspect.cc
+Command score_command();        // score.cc
+Command tokenize_command();     // tokenize.cc
+Command version_command();      // version.cc
 
 }  // namespace strata::cli

@@ -1,0 +1,30 @@
+// The file that `strata score` writes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "strata/runtime/array.h"
+#include "strata/sharding/manifest.h"
+
+namespace strata::cli {
+
+// Throws unless a file can appear at `path`: its directory is there ("cli.output_missing"), may be
+// written to ("cli.output_denied"), and `path` is no directory itself ("cli.output_directory"). So
+// a wrong path is told before the work and not after it.
+void check_output(const std::filesystem::path& path);
+
+struct ScoreFile {
+  int64_t tensors = 0;
+  uint64_t bytes = 0;  // of the tensors
+};
+
+// Writes the results of rl::score_function to a safetensors file: `logits`, `token_logprobs`,
+// `loss` with dims [1], and, when `results` holds gradients, `grad.NAME` for each parameter; a
+// stacked slot is taken apart into its layers. One result at a time is held on the host. `path`
+// then holds the whole file, or what it held before.
+ScoreFile write_scores(const std::filesystem::path& path, const sharding::Manifest& manifest,
+                       std::span<const runtime::Array> results);
+
+}  // namespace strata::cli
