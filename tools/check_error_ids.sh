@@ -6,10 +6,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 id='"[a-z0-9_]+\.[a-z0-9_]+"'
-raised="$(find src/strata -name '*.cc' -o -name '*.h' | grep -v '_test\.cc$' | sort |
+raised="$(find src/strata -name '*.cc' -o -name '*.h' | grep -vE '_test\.(cc|h)$|/test_' | sort |
   xargs cat | tr '\n' ' ' |
   grep -oE "(\.id *= *|fail_[a-z_]+\( *)$id" | grep -oE "$id" | sort -u)"
-tested="$(find src tests -name '*_test.cc' | sort | xargs cat | grep -oE "$id" | sort -u)"
+tested="$(find src tests -name '*_test.cc' -o -name '*_for_test.*' | sort | xargs cat | grep -oE "$id" | sort -u)"
 untested="$(comm -23 <(echo "$raised") <(echo "$tested"))"
 
 echo "error ids: $(wc -l <<<"$raised") raised, $(grep -c . <<<"$untested" || true) without a test"
