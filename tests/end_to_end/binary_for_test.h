@@ -1,0 +1,50 @@
+// Runs the built `strata` as a user does: a process of its own, its output caught in files.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace strata::end_to_end {
+
+struct Outcome {
+  int status = -1;  // exit status, or 128 + the signal that ended it
+  std::string out;
+  std::string err;
+};
+
+// A directory of its own for one test, removed with all it holds at the end.
+class Scratch {
+ public:
+  Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch();
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  // Names of what is in it, sorted; hidden files too.
+  std::vector<std::string> entries() const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Runs the binary with `input` as its standard input. Plug-ins are found in the wheels' directory
+// and compiled programs are kept in `cache` (empty: nowhere that outlives the test). `environment`
+// is set on top of that.
+struct Request {
+  std::vector<std::string> arguments;
+  std::string input = {};
+  std::filesystem::path cache = {};
+  std::map<std::string, std::string> environment = {};
+};
+Outcome run(const Request& request);
+
+std::filesystem::path oracle(const std::string& name);
+
+// Expects a failed run: this exit status, nothing on stdout, and on stderr "strata: error:", what
+// was expected and what came, the id in brackets, and each of `parts`.
+void expect_error(const Outcome& outcome, int status, const std::string& id,
+                  const std::vector<std::string>& parts = {});
+
+}  // namespace strata::end_to_end
