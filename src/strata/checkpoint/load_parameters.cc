@@ -34,6 +34,7 @@ void check_finite(const TensorView& tensor, std::span<const std::byte> floats,
 // The tensor's elements as float32: the mapped bytes themselves, or `storage`.
 std::span<const std::byte> as_float(const TensorView& tensor, HostTensor& storage) {
   if (tensor.dtype == DType::f32) return tensor.bytes;
+  storage = HostTensor();  // the old one goes before the new one comes
   storage = HostTensor(DType::f32, tensor.dims);
   auto out = storage.data<float>();
   if (tensor.dtype == DType::bf16 || tensor.dtype == DType::f16) {
@@ -48,26 +49,7 @@ std::span<const std::byte> as_float(const TensorView& tensor, HostTensor& storag
   return {storage.bytes(), storage.byte_size()};
 }
 
-// Where layer `k` of a stacked slot goes.
-sharding::Box layer_box(const sharding::Slot& slot, int64_t k) {
-  sharding::Box box{Dims(slot.type.dims.size(), 0), slot.type.sizes()};
-  if (auto axis = slot.type.position_of(sharding::Role::layer)) {
-    box.start[static_cast<size_t>(*axis)] = k;
-    box.size[static_cast<size_t>(*axis)] = 1;
-  }
-  return box;
-}
-
 }  // namespace
-
-std::vector<Wanted> members_of(const sharding::Slot& slot) {
-  auto parsed = sharding::parse_stacked_name(slot.name);
-  if (!parsed) return {{slot.name, slot.type.sizes()}};
-  Dims dims = erase_layer_dim(slot.type, sharding::Role::layer, slot.name).sizes();
-  std::vector<Wanted> out;
-  for (std::string& name : parsed->layer_names()) out.push_back({std::move(name), dims});
-  return out;
-}
 
 std::vector<runtime::Array> load_parameters(const sharding::Manifest& manifest,
                                             const TensorSource& source,

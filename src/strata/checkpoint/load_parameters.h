@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/checkpoint/tree_reader.h"
 #include "strata/runtime/array.h"
 #include "strata/sharding/manifest.h"
 #include "strata/weights/tensor_source.h"
@@ -31,8 +32,5 @@ std::vector<runtime::Array> load_parameters(const sharding::Manifest& manifest,
                                             const weights::TensorSource& source,
                                             const runtime::ClientPtr& client,
                                             const LoadOptions& options = {});
-
-// The unstacked names and dims that a slot holds, in the order of its layer dim.
-std::vector<weights::Wanted> members_of(const sharding::Slot& slot);
 
 }  // namespace strata::checkpoint

@@ -1,0 +1,137 @@
+#include "strata/checkpoint/checkpoint_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include "strata/base/error.h"
+#include "strata/checkpoint/directory.h"
+
+namespace strata::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFolder = "checkpoints";
+constexpr std::string_view kPrefix = "step-";
+// What stands behind a checkpoint's name while it is being written or removed.
+constexpr std::string_view kTemporary = ".tmp-";
+
+std::string name_of_step(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+
+// The step of a finished checkpoint's name.
+std::optional<int64_t> step_of(const std::string& name) {
+  if (name.compare(0, kPrefix.size(), kPrefix) != 0) return std::nullopt;
+  int64_t step = -1;
+  const char* end = name.data() + name.size();
+  auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  // The one spelling of each number, so that no step has two names.
+  if (error != std::errc() || stop != end || step < 0 || name != name_of_step(step)) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+// Hides the directory first, so that a crash in between leaves no half of a checkpoint.
+void remove_checkpoint(const fs::path& path) {
+  fs::path hidden = path;
+  hidden += std::string(kTemporary) + "removed";
+  remove_directory(hidden);
+  replace_file(path, hidden);
+  remove_directory(hidden);
+}
+
+fs::path created(const fs::path& directory) {
+  make_directories(directory);
+  return directory;
+}
+
+}  // namespace
+
+fs::path checkpoint_path(const fs::path& run_directory, int64_t step) {
+  return run_directory / kFolder / name_of_step(step);
+}
+
+std::vector<StoredCheckpoint> find_checkpoints(const fs::path& run_directory) {
+  std::vector<StoredCheckpoint> found;
+  std::error_code ec;
+  for (const fs::path& path : list_directory(run_directory / kFolder)) {
+    auto step = step_of(path.filename().string());
+    if (step && fs::is_directory(path, ec)) found.push_back({*step, path});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return found;
+}
+
+StoredCheckpoint latest_checkpoint(const fs::path& run_directory) {
+  std::vector<StoredCheckpoint> found = find_checkpoints(run_directory);
+  require(!found.empty(), {.id = "checkpoint.no_latest",
+                           .where = run_directory.string(),
+                           .expected = fmt::format("a run with {}/{}…", kFolder, kPrefix),
+                           .got = "none",
+                           .cure = "Start it without resuming, or name the right directory",
+                           .code = Code::not_found});
+  return found.back();
+}
+
+CheckpointStore::CheckpointStore(fs::path run_directory, Retention retention)
+    : run_directory_(std::move(run_directory)),
+      retention_(std::move(retention)),
+      lock_(created(run_directory_ / kFolder)) {
+  require(retention_.keep_last >= 0 && retention_.keep_every >= 0,
+          {.id = "checkpoint.retention",
+           .where = "keep_last, keep_every",
+           .expected = "numbers >= 0",
+           .got = fmt::format("{}, {}", retention_.keep_last, retention_.keep_every)});
+  remove_unfinished();
+}
+
+bool CheckpointStore::has(int64_t step) const {
+  std::error_code ec;
+  return fs::exists(checkpoint_path(run_directory_, step), ec);
+}
+
+fs::path CheckpointStore::save(const Contents& contents, const SaveOptions& options) {
+  const int64_t step = contents.run.step;
+  require(step >= 0, {.id = "checkpoint.step",
+                      .where = run_directory_.string(),
+                      .expected = "a step >= 0",
+                      .got = fmt::format("{}", step),
+                      .code = Code::out_of_range});
+  const fs::path path = checkpoint_path(run_directory_, step);
+  require(!has(step), {.id = "checkpoint.exists",
+                       .where = path.string(),
+                       .expected = "a step without a checkpoint",
+                       .got = "one that has been saved before",
+                       .cure = "Resume from the latest checkpoint, or use another directory",
+                       .code = Code::already_exists});
+  save_checkpoint(path, contents, options);
+  prune();
+  return path;
+}
+
+void CheckpointStore::prune() const {
+  if (retention_.keep_last == 0) return;
+  std::vector<StoredCheckpoint> all = find_checkpoints(run_directory_);
+  auto last = static_cast<size_t>(retention_.keep_last);
+  for (size_t i = 0; i + last < all.size(); ++i) {
+    const int64_t step = all[i].step;
+    bool stays = retention_.keep.count(step) > 0 ||
+                 (retention_.keep_every > 0 && step % retention_.keep_every == 0);
+    if (!stays) remove_checkpoint(all[i].path);
+  }
+}
+
+void CheckpointStore::remove_unfinished() const {
+  for (const fs::path& path : list_directory(run_directory_ / kFolder)) {
+    std::string name = path.filename().string();
+    size_t end = name.find(kTemporary);
+    if (end != std::string::npos && step_of(name.substr(0, end))) remove_directory(path);
+  }
+}
+
+}  // namespace strata::checkpoint

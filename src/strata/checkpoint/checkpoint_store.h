@@ -1,0 +1,65 @@
+// CheckpointStore: the checkpoints of one run, RUN/checkpoints/step-00000012 and so on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "strata/base/file.h"
+#include "strata/checkpoint/checkpoint.h"
+
+namespace strata::checkpoint {
+
+struct StoredCheckpoint {
+  int64_t step = 0;
+  std::filesystem::path path;
+};
+
+// The checkpoints of a run in the order of their steps. Names decide, by number: neither their
+// alphabetical order nor a time stamp counts, and unfinished or half-removed ones have other names.
+// A run without any gives an empty list. Throws as directory.h.
+std::vector<StoredCheckpoint> find_checkpoints(const std::filesystem::path& run_directory);
+// The one with the highest step. Throws not_found (checkpoint.no_latest) naming the run.
+StoredCheckpoint latest_checkpoint(const std::filesystem::path& run_directory);
+// RUN/checkpoints/step-00000012.
+std::filesystem::path checkpoint_path(const std::filesystem::path& run_directory, int64_t step);
+
+// Which checkpoints stay when a new one has been written: the newest `keep_last` (0 = all), those
+// whose step is a multiple of `keep_every` (0 = none), and the steps of `keep`.
+struct Retention {
+  int64_t keep_last = 0;
+  int64_t keep_every = 0;
+  std::set<int64_t> keep = {};
+};
+
+// The writer of a run's checkpoints. While it lives no other process (nor another store of this
+// one) can write to the run's checkpoints. Use from one thread.
+class CheckpointStore {
+ public:
+  // Creates RUN/checkpoints and removes what a crash left unfinished there. Throws
+  // failed_precondition (file.locked), invalid_argument (checkpoint.retention) on a negative
+  // number, and as directory.h.
+  explicit CheckpointStore(std::filesystem::path run_directory, Retention retention = {});
+
+  // Whether the step has a checkpoint.
+  bool has(int64_t step) const;
+  // Saves under contents.run.step, then removes what retention gives up. At no moment is an earlier
+  // checkpoint gone before the new one is durable. Throws already_exists (checkpoint.exists) when
+  // the step has one, out_of_range (checkpoint.step) on a negative step, and as save_checkpoint.
+  std::filesystem::path save(const Contents& contents, const SaveOptions& options = {});
+  // Makes a step stay (the best one so far), or no longer.
+  void keep(int64_t step) { retention_.keep.insert(step); }
+  void release(int64_t step) { retention_.keep.erase(step); }
+
+ private:
+  void remove_unfinished() const;
+  void prune() const;
+
+  std::filesystem::path run_directory_;
+  Retention retention_;
+  DirectoryLock lock_;
+};
+
+}  // namespace strata::checkpoint

@@ -1,0 +1,110 @@
+#include "strata/checkpoint/tree_reader.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "strata/base/error.h"
+#include "strata/runtime/box_copy.h"
+
+namespace strata::checkpoint {
+
+using sharding::Box;
+using sharding::Role;
+using sharding::Slot;
+
+ArrayRefs refs_of(const std::vector<runtime::Array>& arrays) {
+  ArrayRefs refs;
+  for (const runtime::Array& array : arrays) refs.push_back(&array);
+  return refs;
+}
+
+ArrayRefs refs_of(const runtime::ParameterTable& table) {
+  ArrayRefs refs;
+  for (const auto& entry : table.entries()) refs.push_back(entry.second.get());
+  return refs;
+}
+
+std::vector<weights::Wanted> members_of(const Slot& slot) {
+  auto parsed = sharding::parse_stacked_name(slot.name);
+  if (!parsed) return {{slot.name, slot.type.sizes()}};
+  Dims dims = erase_layer_dim(slot.type, Role::layer, slot.name).sizes();
+  int64_t layers = slot.type.dims[static_cast<size_t>(*slot.type.position_of(Role::layer))].size;
+  // In this form, as nothing bounds the numbers in a name.
+  require((parsed->end - parsed->begin - 1) / parsed->step + 1 == layers,
+          {.id = "checkpoint.layers",
+           .where = "slot " + slot.name,
+           .expected = "as many layers as its name counts",
+           .got = fmt::format("{}", layers)});
+  std::vector<weights::Wanted> out;
+  for (std::string& name : parsed->layer_names()) out.push_back({std::move(name), dims});
+  return out;
+}
+
+Box layer_box(const Slot& slot, int64_t k) {
+  Box box{Dims(slot.type.dims.size(), 0), slot.type.sizes()};
+  if (auto axis = slot.type.position_of(Role::layer)) {
+    box.start[static_cast<size_t>(*axis)] = k;
+    box.size[static_cast<size_t>(*axis)] = 1;
+  }
+  return box;
+}
+
+TreeReader::TreeReader(std::span<const Slot> slots, const ArrayRefs& arrays)
+    : slots_(slots), arrays_(arrays) {
+  require(slots.size() == arrays.size(), {.id = "checkpoint.tree",
+                                          .where = "tree to be saved",
+                                          .expected = fmt::format("{} arrays", slots.size()),
+                                          .got = fmt::format("{}", arrays.size())});
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& slot = slots[i];
+    const runtime::Array& array = *arrays[i];
+    if (array.dtype() != slot.type.dtype || array.dims() != slot.type.sizes()) {
+      fail({.id = "checkpoint.tree",
+            .where = "slot " + slot.name,
+            .expected = shape_text(slot.type.dtype, slot.type.sizes()),
+            .got = shape_text(array.dtype(), array.dims())});
+    }
+    int64_t k = 0;
+    for (weights::Wanted& w : members_of(slot)) {
+      members_[w.name] = {i, k++};
+      specs_.push_back({std::move(w.name), slot.type.dtype, std::move(w.dims)});
+    }
+  }
+}
+
+uint64_t TreeReader::bytes() const {
+  uint64_t total = 0;
+  for (const weights::TensorSpec& spec : specs_) total += spec.byte_size();
+  return total;
+}
+
+std::span<const std::byte> TreeReader::read(std::string_view name) {
+  auto found = members_.find(std::string(name));
+  invariant(found != members_.end(), "checkpoint.member", "a name out of specs()");
+  const Member& member = found->second;
+  const Slot& slot = slots_[member.slot];
+  if (held_ != member.slot) {
+    held_ = SIZE_MAX;
+    whole_ = HostTensor();  // the old one goes before the new one comes
+    whole_ = arrays_[member.slot]->get();
+    held_ = member.slot;
+  }
+  const size_t element = size_of(slot.type.dtype);
+  const Box box = layer_box(slot, member.layer);
+  const size_t size = static_cast<size_t>(box.elements()) * element;
+  if (size == 0) return {};
+  if (runtime::is_contiguous(whole_.dims(), box)) {
+    size_t begin = static_cast<size_t>(runtime::first_element(whole_.dims(), box)) * element;
+    return {whole_.bytes() + begin, size};
+  }
+  part_.resize(size);
+  const Box all{Dims(whole_.dims().size(), 0), whole_.dims()};
+  runtime::for_each_run(box, all, box, element, [&](size_t from, size_t to, size_t n) {
+    std::memcpy(part_.data() + to, whole_.bytes() + from, n);
+  });
+  return part_;
+}
+
+}  // namespace strata::checkpoint
