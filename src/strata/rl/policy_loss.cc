@@ -96,7 +96,11 @@ Value kl_estimate(Value logprob, Value reference, KlEstimator estimator) {
   Value r = reference - logprob;
   if (estimator == KlEstimator::k1) return -r;
   if (estimator == KlEstimator::k2) return r * r * 0.5;
-  return ops::exponential_minus_one(r) - r;
+  // Near 0 the difference cancels: its Taylor series keeps all digits there (the next term is
+  // r⁶/720, below float32's precision for |r| < 0.05).
+  Value series = r * r * (r * (r * (r * (1.0 / 120) + 1.0 / 24) + 1.0 / 6) + 0.5);
+  Value small = ops::compare(ops::abs(r), ops::full_like(r, 0.05), "LT");
+  return ops::select(small, series, ops::exponential_minus_one(r) - r);
 }
 
 PolicyLoss policy_loss(const PolicyTerms& t, const PolicyLossOptions& o) {

@@ -58,7 +58,8 @@ inline constexpr int kMaximaMetrics = 2;
 PolicyLoss policy_loss(const PolicyTerms& terms, const PolicyLossOptions& options);
 
 // KL estimate per token from logp and reference log-prob (r = reference - logp):
-// k1 = -r, k2 = r²/2, k3 = expm1(r) - r. Source: J. Schulman, "Approximating KL divergence".
+// k1 = -r, k2 = r²/2, k3 = expm1(r) - r (without cancellation near 0). Source: J. Schulman,
+// "Approximating KL divergence".
 ir::Value kl_estimate(ir::Value logprob, ir::Value reference, KlEstimator estimator);
 
 }  // namespace strata::rl
