@@ -5,6 +5,7 @@
 #include "strata/base/error.h"
 #include "strata/base/strings.h"
 #include "strata/ops/control.h"
+#include "strata/ops/misc.h"
 #include "strata/ops/shape.h"
 
 namespace strata::nn {
@@ -204,20 +205,26 @@ LayerResult LayerStack::run(const Context& context, const Values& carry, const V
   return runner.result();
 }
 
-// The context in which layer `index` finds its own parameters, also inside a scanned run.
-Context LayerStack::layer_context(const Context& context, size_t index) const {
+// The context in which layer `index` finds its own parameters, also inside a scanned run. There the
+// stacks pass a barrier together with the carry: a layer's slices are then made when it runs, not
+// all layers' at the start, which would be a second copy of the model.
+Context LayerStack::layer_context(const Context& context, size_t index, Values& carry) const {
   const sharding::LayerPlan& plan = context.structure().plan(*this);
   sharding::LayerPlace place = plan.place(static_cast<int64_t>(index));
   const LayerRun& run = plan.runs[static_cast<size_t>(place.run)];
   if (!run.scanned) return context;
   std::vector<const Param*> mine = layers_[index]->all_params();
-  std::vector<const Param*> owners =
-      layers_[static_cast<size_t>(run.first + place.slot)]->all_params();
+  Values gate = carry;
+  for (const Param* p : layers_[static_cast<size_t>(run.first + place.slot)]->all_params()) {
+    gate.push_back(context(*p));
+  }
+  gate = ops::optimization_barrier(gate);
+  carry.assign(gate.begin(), gate.begin() + static_cast<ptrdiff_t>(carry.size()));
   int64_t axis = context.structure().options().param_axis;
   Values values;
   for (size_t i = 0; i < mine.size(); ++i) {
     int64_t at = sharding::normalised_stack_axis(axis, mine[i]->type().rank(), mine[i]->path());
-    values.push_back(ops::select_index(context(*owners[i]), at, place.repeat));
+    values.push_back(ops::select_index(gate[carry.size() + i], at, place.repeat));
   }
   return context.with(mine, values);
 }
@@ -233,7 +240,7 @@ EachResult LayerStack::run_each(const Context& context, const Values& carry,
   EachResult result{carry, {}};
   for (size_t i = 0; i < layers_.size(); ++i) {
     ir::NameScope name(context.function(), layers_[i]->path());
-    Context here = layer_context(context, i);
+    Context here = layer_context(context, i, result.carry);
     LayerResult r =
         layers_[i]->forward(here, result.carry, inputs.empty() ? Values{} : inputs[i], tokens);
     result.carry = r.carry;

@@ -70,7 +70,7 @@ class LayerStack : public Module {
                       const std::vector<ir::Values>& inputs, const TokenContext& tokens) const;
 
  private:
-  Context layer_context(const Context& context, size_t index) const;
+  Context layer_context(const Context& context, size_t index, ir::Values& carry) const;
 
   std::vector<std::unique_ptr<Layer>> layers_;
 };
