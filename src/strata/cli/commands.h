@@ -9,6 +9,7 @@ Command import_gguf_command();  // import_gguf.cc
 Command inspect_command();      // inspect.cc
 Command score_command();        // score.cc
 Command tokenize_command();     // tokenize.cc
+Command train_command();        // train.cc
 Command version_command();      // version.cc
 
 }  // namespace strata::cli

@@ -4,6 +4,7 @@
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/data/chat_encode.h"
 #include "strata/models/registry.h"
+#include "strata/sample/generation_config.h"
 #include "strata/weights/tensor_source.h"
 
 namespace strata::rl {
@@ -21,19 +22,6 @@ void check_fit(const data::Tokenizer& tokenizer, const models::CausalLm& model,
                "a tokenizer of at most " + std::to_string(rows) + " ids (the model's vocab_size)",
            .got = std::to_string(tokenizer.vocab_size()) + " ids",
            .cure = "Model and tokenizer do not belong together"});
-}
-
-void append_ids(const Json& value, const std::string& where, std::vector<int32_t>& ids) {
-  if (value.is_array()) {
-    for (const Json& v : value) append_ids(v, where, ids);
-    return;
-  }
-  require(value.is_number_integer(), {.id = "rl.eos_type",
-                                      .where = where,
-                                      .expected = "eos_token_id as an integer or a list of them",
-                                      .got = value.dump().substr(0, 60),
-                                      .code = Code::data_loss});
-  ids.push_back(value.get<int32_t>());
 }
 
 }  // namespace
@@ -84,16 +72,7 @@ std::vector<runtime::Array> Session::load_parameters() const {
 }
 
 std::vector<int32_t> Session::eos_ids() const {
-  std::vector<int32_t> ids;
-  for (const char* name : {"generation_config.json", "config.json"}) {
-    fs::path path = options.model / name;
-    if (!fs::exists(path)) continue;
-    Json json = read_json(path);
-    if (!json.contains("eos_token_id") || json["eos_token_id"].is_null()) continue;
-    append_ids(json["eos_token_id"], path.string() + ", key 'eos_token_id'", ids);
-    return ids;
-  }
-  return ids;
+  return sample::read_generation_config(options.model).eos;
 }
 
 }  // namespace strata::rl

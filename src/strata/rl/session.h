@@ -41,8 +41,7 @@ struct Session {
   std::vector<int32_t> prompt_ids(const std::vector<Message>& messages) const;
   // Float32 parameters from the model directory.
   std::vector<runtime::Array> load_parameters() const;
-  // Ids that end an answer: generation_config.json's eos_token_id, else config.json's. Throws
-  // data_loss naming the file on a wrong type.
+  // Ids that end an answer (sample::GenerationConfig::eos).
   std::vector<int32_t> eos_ids() const;
 };
 
