@@ -1,5 +1,6 @@
 #include "strata/checkpoint/load_parameters.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -31,12 +32,20 @@ void check_finite(const TensorView& tensor, std::span<const std::byte> floats,
   }
 }
 
-// The tensor's elements as float32: the mapped bytes themselves, or `storage`.
+// Room for the largest tensor that has to be widened. It is made once: buffers that come and go
+// between the arrays under construction leave holes, which cost as much again.
+HostTensor storage_for(std::span<const Wanted> wanted, const TensorSource& source) {
+  int64_t largest = 0;
+  for (const Wanted& w : wanted) {
+    if (source.get(w.name).dtype != DType::f32) largest = std::max(largest, element_count(w.dims));
+  }
+  return HostTensor(DType::f32, {largest});
+}
+
+// The tensor's elements as float32: the mapped bytes themselves, or the beginning of `storage`.
 std::span<const std::byte> as_float(const TensorView& tensor, HostTensor& storage) {
   if (tensor.dtype == DType::f32) return tensor.bytes;
-  storage = HostTensor();  // the old one goes before the new one comes
-  storage = HostTensor(DType::f32, tensor.dims);
-  auto out = storage.data<float>();
+  auto out = storage.data<float>().subspan(0, static_cast<size_t>(element_count(tensor.dims)));
   if (tensor.dtype == DType::bf16 || tensor.dtype == DType::f16) {
     for (size_t i = 0; i < out.size(); ++i) {
       uint16_t bits;
@@ -44,9 +53,10 @@ std::span<const std::byte> as_float(const TensorView& tensor, HostTensor& storag
       out[i] = tensor.dtype == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
     }
   } else {
-    storage = convert(weights::to_host(tensor), DType::f32);
+    HostTensor wide = convert(weights::to_host(tensor), DType::f32);
+    std::memcpy(out.data(), wide.bytes(), wide.byte_size());
   }
-  return {storage.bytes(), storage.byte_size()};
+  return std::as_bytes(out);
 }
 
 }  // namespace
@@ -61,7 +71,7 @@ std::vector<runtime::Array> load_parameters(const sharding::Manifest& manifest,
   }
   weights::check_total(source, wanted, options.ignorable);
   std::vector<runtime::Array> out;
-  HostTensor storage;
+  HostTensor storage = storage_for(wanted, source);
   for (const sharding::Slot& slot : manifest.slots()) {
     auto spec = runtime::ArraySpec::single(DType::f32, slot.type.sizes(), options.device_id);
     runtime::ArrayBuilder builder(client, spec);

@@ -98,7 +98,7 @@ TEST_F(MemoryTest, LoadingNeedsOneModel) {
       Peak peak;
       std::vector<runtime::Array> arrays = load(model);
       double used = peak.stop();
-      EXPECT_LE(used, 1.1 * 64) << name_of(dtype);
+      EXPECT_LE(used, 1.1 * 64) << name_of(dtype) << ", axis " << form.value_or(-1);
       EXPECT_GE(used, 0.9 * 64) << "the arrays themselves are not seen";
     }
   }
@@ -125,7 +125,8 @@ TEST_F(MemoryTest, SavingNeedsOneArrayMore) {
   }
 }
 
-// Case I2: 20 saves and 20 loads of 20 MiB.
+// Case I2: 20 saves and 20 loads of 24 MiB. What the allocator keeps for later comes and goes by
+// whole arrays and is left out: it says nothing about a leak.
 TEST_F(MemoryTest, NothingStaysBehind) {
   write_model(3, DType::f32);
   const double model_mib = 24;
@@ -138,7 +139,7 @@ TEST_F(MemoryTest, NothingStaysBehind) {
     contents.run.step = i;
     fs::path path = store.save(contents);
     load_checkpoint(path, model, {}, client_);
-    after.push_back(resident());
+    after.push_back(trimmed());
   }
   // Least squares over the 5th to the 20th.
   double n = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -147,7 +148,9 @@ TEST_F(MemoryTest, NothingStaysBehind) {
     n += 1, x += at, y += after[i], xx += at * at, xy += at * after[i];
   }
   double slope = (n * xy - x * y) / (n * xx - x * x);
-  EXPECT_LT(slope, 0.01 * model_mib) << "MiB a save";
+  std::string seen;
+  for (double mib : after) seen += std::to_string(mib) + " ";
+  EXPECT_LT(slope, 0.01 * model_mib) << "MiB a save: " << seen;
   EXPECT_EQ(find_checkpoints(scratch_ / "run").size(), 2u);
 }
 

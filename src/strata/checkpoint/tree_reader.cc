@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -13,6 +14,22 @@ namespace strata::checkpoint {
 using sharding::Box;
 using sharding::Role;
 using sharding::Slot;
+
+namespace {
+
+// Room for the largest array, or for one layer of the array whose layers are the largest.
+HostTensor buffer_for(std::span<const Slot> slots, bool one_layer) {
+  int64_t largest = 1;
+  for (const Slot& slot : slots) {
+    auto axis = slot.type.position_of(Role::layer);
+    if (one_layer && !axis) continue;
+    int64_t layers = one_layer ? slot.type.dims[static_cast<size_t>(*axis)].size : 1;
+    largest = std::max(largest, slot.type.bytes() / std::max<int64_t>(layers, 1));
+  }
+  return HostTensor(DType::u8, {largest});
+}
+
+}  // namespace
 
 ArrayRefs refs_of(const std::vector<runtime::Array>& arrays) {
   ArrayRefs refs;
@@ -85,26 +102,27 @@ std::span<const std::byte> TreeReader::read(std::string_view name) {
   invariant(found != members_.end(), "checkpoint.member", "a name out of specs()");
   const Member& member = found->second;
   const Slot& slot = slots_[member.slot];
+  const Dims dims = slot.type.sizes();
   if (held_ != member.slot) {
     held_ = SIZE_MAX;
-    whole_ = HostTensor();  // the old one goes before the new one comes
-    whole_ = arrays_[member.slot]->get();
+    if (whole_.size() == 0) whole_ = buffer_for(slots_, false);
+    arrays_[member.slot]->get({whole_.bytes(), static_cast<size_t>(slot.type.bytes())});
     held_ = member.slot;
   }
   const size_t element = size_of(slot.type.dtype);
   const Box box = layer_box(slot, member.layer);
   const size_t size = static_cast<size_t>(box.elements()) * element;
   if (size == 0) return {};
-  if (runtime::is_contiguous(whole_.dims(), box)) {
-    size_t begin = static_cast<size_t>(runtime::first_element(whole_.dims(), box)) * element;
+  if (runtime::is_contiguous(dims, box)) {
+    size_t begin = static_cast<size_t>(runtime::first_element(dims, box)) * element;
     return {whole_.bytes() + begin, size};
   }
-  part_.resize(size);
-  const Box all{Dims(whole_.dims().size(), 0), whole_.dims()};
+  if (part_.size() == 0) part_ = buffer_for(slots_, true);
+  const Box all{Dims(dims.size(), 0), dims};
   runtime::for_each_run(box, all, box, element, [&](size_t from, size_t to, size_t n) {
-    std::memcpy(part_.data() + to, whole_.bytes() + from, n);
+    std::memcpy(part_.bytes() + to, whole_.bytes() + from, n);
   });
-  return part_;
+  return {part_.bytes(), size};
 }
 
 }  // namespace strata::checkpoint

@@ -53,8 +53,10 @@ class TreeReader {
   std::vector<weights::TensorSpec> specs_;
   std::unordered_map<std::string, Member> members_;
   size_t held_ = SIZE_MAX;  // the slot that `whole_` is a copy of
+  // As large as the largest array, and made once: buffers of many sizes that come and go between
+  // long-lived ones leave holes, which cost as much again.
   HostTensor whole_;
-  std::vector<std::byte> part_;
+  HostTensor part_;
 };
 
 }  // namespace strata::checkpoint
