@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 
 #include "strata/data/regex.h"
 #include "strata/data/test_data.h"
 #include "strata/data/tokenizer.h"
+#include "strata/data/utf8.h"
 
 namespace strata::data {
 namespace {
@@ -16,7 +16,7 @@ Json base() { return read_json(data_path("tiny/tokenizer.json")); }
 
 struct BadFile {
   const char* name;
-  std::function<void(Json&)> change;
+  void (*change)(Json&);
   const char* id;
   const char* text;
 };
@@ -25,76 +25,73 @@ Json split(const char* pattern) {
   return {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}};
 }
 
-const std::vector<BadFile>& bad_files() {
-  static const std::vector<BadFile> kFiles = {
-      {"no model", [](Json& d) { d.erase("model"); }, "tokenizer.malformed", "'model'"},
-      {"no vocab", [](Json& d) { d["model"].erase("vocab"); }, "tokenizer.malformed", "'vocab'"},
-      {"no merges", [](Json& d) { d["model"].erase("merges"); }, "tokenizer.malformed", "'merges'"},
-      {"text id", [](Json& d) { d["model"]["vocab"]["a"] = "x"; }, "tokenizer.malformed",
-       "integer ids"},
-      {"negative id", [](Json& d) { d["model"]["vocab"]["a"] = -1; }, "tokenizer.malformed",
-       "an id in 0..4194303"},
-      {"huge id", [](Json& d) { d["model"]["vocab"]["a"] = 4000000000; }, "tokenizer.malformed",
-       "token 'a'"},
-      {"merge text", [](Json& d) { d["model"]["merges"][3] = "ab"; }, "tokenizer.malformed",
-       "merges[3]"},
-      {"merge of three", [](Json& d) { d["model"]["merges"][2].push_back("c"); },
-       "tokenizer.malformed", "two tokens"},
-      {"merge number", [](Json& d) { d["model"]["merges"][2] = 7; }, "tokenizer.malformed",
-       "pairs of tokens"},
-      {"merge of unknowns",
-       [](Json& d) {
-         d["model"]["merges"].push_back({"h", "q"});
-       },
-       "tokenizer.merge", "no token 'hq'"},
-      {"unk", [](Json& d) { d["model"]["unk_token"] = "<unk>"; }, "tokenizer.unk_token", "<unk>"},
-      {"unigram", [](Json& d) { d["model"]["type"] = "Unigram"; }, "tokenizer.unsupported",
-       "Unigram"},
-      {"dropout", [](Json& d) { d["model"]["dropout"] = 0.1; }, "tokenizer.unsupported", "dropout"},
-      {"byte fallback", [](Json& d) { d["model"]["byte_fallback"] = true; },
-       "tokenizer.unsupported", "byte_fallback"},
-      {"suffix", [](Json& d) { d["model"]["end_of_word_suffix"] = "</w>"; },
-       "tokenizer.unsupported", "</w>"},
-      {"normalizer",
-       [](Json& d) {
-         d["normalizer"] = {{"type", "Lowercase"}};
-       },
-       "tokenizer.unsupported", "Lowercase"},
-      {"decoder",
-       [](Json& d) {
-         d["decoder"] = {{"type", "Metaspace"}};
-       },
-       "tokenizer.unsupported", "Metaspace"},
-      {"post",
-       [](Json& d) {
-         d["post_processor"] = {{"type", "BertProcessing"}};
-       },
-       "tokenizer.unsupported", "BertProcessing"},
-      {"template",
-       [](Json& d) {
-         d["post_processor"] = {{"type", "TemplateProcessing"},
-                                {"single", {{{"SpecialToken", {{"id", "<s>"}}}}}}};
-       },
-       "tokenizer.malformed", "token '<s>'"},
-      {"no byte level", [](Json& d) { d["pre_tokenizer"] = split("a"); }, "tokenizer.unsupported",
-       "ByteLevel"},
-      {"no pre-tokenizer", [](Json& d) { d["pre_tokenizer"] = nullptr; }, "tokenizer.unsupported",
-       "null"},
-      {"pattern", [](Json& d) { d["pre_tokenizer"]["pretokenizers"][0]["pattern"] = 3; },
-       "tokenizer.malformed", "'pattern'"},
-      {"behavior", [](Json& d) { d["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Odd"; },
-       "tokenizer.malformed", "MergedWithPrevious"},
-      {"added", [](Json& d) { d["added_tokens"][1]["id"] = "x"; }, "json.type", "added_tokens[1]"},
-      {"regex", [](Json& d) { d["pre_tokenizer"]["pretokenizers"][0] = split("(a"); },
-       "tokenizer.regex", "pattern '(a' at 2"},
-      {"nested class", [](Json& d) { d["pre_tokenizer"]["pretokenizers"][0] = split("[a[b]]"); },
-       "tokenizer.regex_unsupported", "class inside a class"},
-  };
-  return kFiles;
-}
+constexpr BadFile kBadFiles[] = {
+    {"no model", [](Json& d) { d.erase("model"); }, "tokenizer.malformed", "'model'"},
+    {"no vocab", [](Json& d) { d["model"].erase("vocab"); }, "tokenizer.malformed", "'vocab'"},
+    {"no merges", [](Json& d) { d["model"].erase("merges"); }, "tokenizer.malformed", "'merges'"},
+    {"text id", [](Json& d) { d["model"]["vocab"]["a"] = "x"; }, "tokenizer.malformed",
+     "integer ids"},
+    {"negative id", [](Json& d) { d["model"]["vocab"]["a"] = -1; }, "tokenizer.malformed",
+     "an id in 0..4194303"},
+    {"huge id", [](Json& d) { d["model"]["vocab"]["a"] = 4000000000; }, "tokenizer.malformed",
+     "token 'a'"},
+    {"merge text", [](Json& d) { d["model"]["merges"][3] = "ab"; }, "tokenizer.malformed",
+     "merges[3]"},
+    {"merge of three", [](Json& d) { d["model"]["merges"][2].push_back("c"); },
+     "tokenizer.malformed", "two tokens"},
+    {"merge number", [](Json& d) { d["model"]["merges"][2] = 7; }, "tokenizer.malformed",
+     "pairs of tokens"},
+    {"merge of unknowns",
+     [](Json& d) {
+       d["model"]["merges"].push_back({"h", "q"});
+     },
+     "tokenizer.merge", "no token 'hq'"},
+    {"unk", [](Json& d) { d["model"]["unk_token"] = "<unk>"; }, "tokenizer.unk_token", "<unk>"},
+    {"unigram", [](Json& d) { d["model"]["type"] = "Unigram"; }, "tokenizer.unsupported",
+     "Unigram"},
+    {"dropout", [](Json& d) { d["model"]["dropout"] = 0.1; }, "tokenizer.unsupported", "dropout"},
+    {"byte fallback", [](Json& d) { d["model"]["byte_fallback"] = true; }, "tokenizer.unsupported",
+     "byte_fallback"},
+    {"suffix", [](Json& d) { d["model"]["end_of_word_suffix"] = "</w>"; }, "tokenizer.unsupported",
+     "</w>"},
+    {"normalizer",
+     [](Json& d) {
+       d["normalizer"] = {{"type", "Lowercase"}};
+     },
+     "tokenizer.unsupported", "Lowercase"},
+    {"decoder",
+     [](Json& d) {
+       d["decoder"] = {{"type", "Metaspace"}};
+     },
+     "tokenizer.unsupported", "Metaspace"},
+    {"post",
+     [](Json& d) {
+       d["post_processor"] = {{"type", "BertProcessing"}};
+     },
+     "tokenizer.unsupported", "BertProcessing"},
+    {"template",
+     [](Json& d) {
+       d["post_processor"] = {{"type", "TemplateProcessing"},
+                              {"single", {{{"SpecialToken", {{"id", "<s>"}}}}}}};
+     },
+     "tokenizer.malformed", "token '<s>'"},
+    {"no byte level", [](Json& d) { d["pre_tokenizer"] = split("a"); }, "tokenizer.unsupported",
+     "ByteLevel"},
+    {"no pre-tokenizer", [](Json& d) { d["pre_tokenizer"] = nullptr; }, "tokenizer.unsupported",
+     "null"},
+    {"pattern", [](Json& d) { d["pre_tokenizer"]["pretokenizers"][0]["pattern"] = 3; },
+     "tokenizer.malformed", "'pattern'"},
+    {"behavior", [](Json& d) { d["pre_tokenizer"]["pretokenizers"][0]["behavior"] = "Odd"; },
+     "tokenizer.malformed", "MergedWithPrevious"},
+    {"added", [](Json& d) { d["added_tokens"][1]["id"] = "x"; }, "json.type", "added_tokens[1]"},
+    {"regex", [](Json& d) { d["pre_tokenizer"]["pretokenizers"][0] = split("(a"); },
+     "tokenizer.regex", "pattern '(a' at 2"},
+    {"nested class", [](Json& d) { d["pre_tokenizer"]["pretokenizers"][0] = split("[a[b]]"); },
+     "tokenizer.regex_unsupported", "class inside a class"},
+};
 
 TEST(TokenizerError, EveryWrongFileIsNamed) {
-  for (const BadFile& bad : bad_files()) {
+  for (const BadFile& bad : kBadFiles) {
     Json document = base();
     bad.change(document);
     Error e = error_of([&] { Tokenizer::from_json(document.dump(), "dir/tokenizer.json"); });
@@ -149,6 +146,8 @@ TEST(TokenizerError, MissingFiles) {
 }
 
 TEST(TokenizerError, WrongCalls) {
+  Error ill = error_of([] { normalize("\xff\xff", NormalForm::nfc); });
+  EXPECT_EQ(ill.id(), "utf8.normalize");
   Tokenizer tokenizer = Tokenizer::load(data_path("tiny"));
   Error id = error_of([&] { tokenizer.id_to_bytes(274); });
   EXPECT_EQ(id.id(), "tokenizer.unknown_id");
