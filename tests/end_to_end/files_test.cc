@@ -7,6 +7,7 @@
 #include "strata/base/file.h"
 #include "strata/base/json.h"
 #include "strata/base/strings.h"
+#include "strata/checkpoint/checkpoint_for_test.h"
 
 namespace strata::end_to_end {
 namespace {
@@ -73,6 +74,25 @@ TEST(InspectCommand, PrintsATableOrJson) {
   EXPECT_EQ(directory["kind"], "hf_directory");
   EXPECT_EQ(directory["metadata"]["config"]["model_type"], "qwen3");
   EXPECT_EQ(directory["parameters"], object["parameters"]);
+}
+
+TEST(InspectCommand, DescribesACheckpointByItsUnstackedNames) {
+  Scratch scratch;
+  checkpoint::TinyRun training(checkpoint::new_client(), "qwen3", 0);
+  save_checkpoint(scratch / "step", training.contents(12));
+  std::string path = (scratch / "step").string();
+  Outcome json = run({{"inspect", path, "--json"}});
+  ASSERT_EQ(json.status, 0) << json.err;
+  Json object = parse_json(json.out, "stdout");
+  EXPECT_EQ(object["kind"], "checkpoint");
+  EXPECT_EQ(object["metadata"]["step"], 12);
+  EXPECT_EQ(object["metadata"]["model_parameters"], training.model.elements(sharding::Kind::param));
+  EXPECT_EQ(object["tensors"].size(), 3u * 47u);  // each parameter with two slots of an optimiser
+  Outcome text = run({{"inspect", path}});
+  EXPECT_NE(text.out.find("adam.m/model.layers.3.mlp.up_proj.weight"), std::string::npos)
+      << text.out;
+  fs::resize_file(scratch / "step/manifest.json", 100);
+  expect_error(run({{"inspect", path}}), 5, "json.parse", {"manifest.json"});
 }
 
 TEST(InspectCommand, DescribesAPlugin) {

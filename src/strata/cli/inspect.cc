@@ -6,6 +6,7 @@
 
 #include "strata/base/error.h"
 #include "strata/base/json.h"
+#include "strata/checkpoint/checkpoint_files.h"
 #include "strata/cli/commands.h"
 #include "strata/pjrt/client.h"
 #include "strata/pjrt/plugin.h"
@@ -24,8 +25,34 @@ void print_json(const Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
+// Parameters and optimiser slots by their names on disk, and what the run was doing.
+weights::Inspection inspect_checkpoint(const std::string& path) {
+  checkpoint::CheckpointFiles files(path);
+  const checkpoint::CheckpointIndex& index = files.index();
+  weights::Inspection out{"checkpoint", path, Json::object(), {}};
+  out.metadata["step"] = index.run.step;
+  out.metadata["counts"] = index.run.counts;
+  out.metadata["model_parameters"] = index.model.elements(sharding::Kind::param);
+  for (const auto& plan : index.model.plans()) out.metadata["layers"].push_back(plan.text());
+  out.metadata["loader"] = index.run.loader;
+  out.metadata["extra"] = index.run.extra;
+  for (const weights::TensorView& t : files.tensors()) {
+    std::filesystem::path file = files.files()[t.file].lexically_relative(path);
+    out.rows.push_back(
+        {t.name, std::string(name_of(t.dtype)), t.dims, t.bytes.size(), file.string()});
+  }
+  return out;
+}
+
+// A checkpoint is a Hugging Face directory too, so its manifest decides.
+weights::Inspection inspect_any(const std::string& path) {
+  std::error_code ec;
+  bool manifest = std::filesystem::exists(std::filesystem::path(path) / "manifest.json", ec);
+  return manifest ? inspect_checkpoint(path) : weights::inspect_path(path);
+}
+
 void inspect_weights(const Flags& flags) {
-  weights::Inspection inspection = weights::inspect_path(flags.path);
+  weights::Inspection inspection = inspect_any(flags.path);
   if (flags.json) {
     print_json(weights::to_json(inspection));
   } else {
@@ -52,8 +79,9 @@ void inspect_plugin(const Flags& flags) {
 
 void declare(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  CLI::Option* path = app.add_option("PATH", flags->path,
-                                     "A safetensors file, a Hugging Face directory or a GGUF file");
+  CLI::Option* path =
+      app.add_option("PATH", flags->path,
+                     "A safetensors file, a Hugging Face directory, a checkpoint or a GGUF file");
   CLI::Option* plugin =
       app.add_option("--plugin", flags->plugin,
                      "A PJRT plug-in instead: cpu, cuda, rocm, tpu, or the path of a library");
