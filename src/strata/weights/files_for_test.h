@@ -21,7 +21,7 @@ class ScratchDirectory {
  public:
   ScratchDirectory() {
     static int count = 0;
-    path_ = std::filesystem::path(testing::TempDir()) /
+    path_ = std::filesystem::path(::testing::TempDir()) /
             ("strata-weights-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
     std::filesystem::create_directories(path_);
   }
