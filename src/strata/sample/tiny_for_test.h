@@ -28,8 +28,8 @@ struct TinyModel {
   explicit TinyModel(const std::filesystem::path& directory,
                      nn::ScanMode scan = nn::ScanMode::automatic) {
     model = models::build_model(directory);
-    structure = std::make_unique<nn::Structure>(*model, nn::ScanOptions{.mode = scan},
-                                                model->ties());
+    structure =
+        std::make_unique<nn::Structure>(*model, nn::ScanOptions{.mode = scan}, model->ties());
     compiler = std::make_shared<runtime::Compiler>(testing::Executor().client(),
                                                    runtime::CompilerOptions{.cache_dir = {}});
     auto source = weights::open_source(directory / "model.safetensors");
