@@ -15,7 +15,7 @@
 #include "strata/base/hash.h"
 #include "strata/checkpoint/checkpoint.h"
 #include "strata/checkpoint/load_parameters.h"
-#include "strata/pjrt/plugin.h"
+#include "strata/testing/executor.h"
 #include "strata/weights/files_for_test.h"
 #include "strata/weights/tensor_source.h"
 
@@ -28,10 +28,7 @@ inline std::filesystem::path oracle_path(const std::string& family) {
   return std::filesystem::path(STRATA_SOURCE_DIR) / "tests/testdata/oracles" / family;
 }
 
-inline runtime::ClientPtr new_client() {
-  std::string path = std::string(STRATA_DEPS_DIR) + "/lammps_jax_pjrt_cpu/pjrt_c_api_cpu_plugin.so";
-  return pjrt::Client::create(pjrt::Plugin::load(path), {.device_count = 1});
-}
+inline runtime::ClientPtr new_client() { return testing::Executor().client(); }
 
 // The manifest of a model with these tensors, all of whose layers (model.layers.N.…) are alike.
 inline sharding::Manifest manifest_of(const std::vector<weights::Wanted>& tensors, Form form) {
