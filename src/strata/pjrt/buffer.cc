@@ -168,7 +168,7 @@ DType Buffer::dtype() const {
   auto args = zeroed<PJRT_Buffer_ElementType_Args>();
   args.buffer = handle_;
   call(*client_->plugin(), &PJRT_Api::PJRT_Buffer_ElementType, args);
-  return to_dtype(args.type);
+  return to_dtype(number_of(args.type));
 }
 
 Dims Buffer::dims() const {

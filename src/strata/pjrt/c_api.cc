@@ -168,13 +168,14 @@ void throw_error(const Plugin& plugin, PJRT_Error* error, size_t offset) {
   code.error = error;
   discard_error(plugin, plugin.api()->PJRT_Error_GetCode(&code));
   discard_error(plugin, error);
-  bool known =
-      code.code >= PJRT_Error_Code_CANCELLED && code.code <= PJRT_Error_Code_UNAUTHENTICATED;
+  int number = number_of(code.code);
+  bool known = number >= static_cast<int>(Code::cancelled) &&
+               number <= static_cast<int>(Code::unauthenticated);
   fail({.id = "pjrt.call",
         .where = slot_name(offset) + " of plug-in " + plugin.name(),
         .expected = "success",
         .got = text,
-        .code = known ? static_cast<Code>(code.code) : Code::unknown});
+        .code = known ? static_cast<Code>(number) : Code::unknown});
 }
 
 void discard_error(const Plugin& plugin, PJRT_Error* error) noexcept {
@@ -219,14 +220,14 @@ PJRT_Buffer_Type to_pjrt(DType dtype) {
   return PJRT_Buffer_Type_INVALID;
 }
 
-DType to_dtype(PJRT_Buffer_Type type) {
+DType to_dtype(int type) {
   for (const TypePair& pair : kTypes) {
     if (pair.type == type) return pair.dtype;
   }
   unimplemented({.id = "pjrt.element_type",
                  .where = "a buffer or result of the plug-in",
                  .expected = "an element type that Strata knows",
-                 .got = "PJRT_Buffer_Type " + std::to_string(static_cast<int>(type))});
+                 .got = "PJRT_Buffer_Type " + std::to_string(type)});
 }
 
 }  // namespace strata::pjrt

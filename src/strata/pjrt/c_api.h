@@ -31,6 +31,16 @@ bool has_slot(const Plugin& plugin, size_t offset);
 // Frees `error`; for destructors. Null is allowed.
 void discard_error(const Plugin& plugin, PJRT_Error* error) noexcept;
 
+// The number in an enum field that the plug-in filled in. A newer plug-in writes numbers that our
+// header's enums do not have, and reading such a field as the enum is undefined.
+template <class Enum>
+int number_of(const Enum& field) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int number = 0;
+  std::memcpy(&number, &field, sizeof(number));
+  return number;
+}
+
 // A slot of the table taking Args.
 template <class Args>
 using Slot = PJRT_Error* (*PJRT_Api::*)(Args*);
@@ -69,8 +79,9 @@ void call_quietly(const Plugin& plugin, Slot<Args> slot, Args& args) noexcept {
   discard_error(plugin, (plugin.api()->*slot)(&args));
 }
 
-// Element types. to_dtype throws Unimplemented "pjrt.element_type" for types that DType lacks.
+// Element types; `type` is the number of a PJRT_Buffer_Type. to_dtype throws Unimplemented
+// "pjrt.element_type" for types that DType lacks.
 PJRT_Buffer_Type to_pjrt(DType dtype);
-DType to_dtype(PJRT_Buffer_Type type);
+DType to_dtype(int type);
 
 }  // namespace strata::pjrt

@@ -178,7 +178,8 @@ std::vector<ShapeSpec> Executable::outputs() const {
   std::vector<ShapeSpec> specs;
   const int64_t* next = dims.dims;
   for (size_t i = 0; i < types.num_output_types; ++i) {
-    specs.push_back({to_dtype(types.output_types[i]), Dims(next, next + dims.dim_sizes[i])});
+    specs.push_back(
+        {to_dtype(number_of(types.output_types[i])), Dims(next, next + dims.dim_sizes[i])});
     next += dims.dim_sizes[i];
   }
   return specs;
@@ -221,8 +222,9 @@ Declinable<std::map<std::string, double>> Executable::cost_analysis() const {
   for (size_t i = 0; i < args.num_properties; ++i) {
     const PJRT_NamedValue& p = args.properties[i];
     std::string name(p.name, p.name_size);
-    if (p.type == PJRT_NamedValue_kFloat) values[name] = p.float_value;
-    if (p.type == PJRT_NamedValue_kInt64) values[name] = static_cast<double>(p.int64_value);
+    int type = number_of(p.type);
+    if (type == PJRT_NamedValue_kFloat) values[name] = p.float_value;
+    if (type == PJRT_NamedValue_kInt64) values[name] = static_cast<double>(p.int64_value);
   }
   return {.value = std::move(values), .declined = {}};
 }

@@ -139,7 +139,7 @@ std::vector<std::string> extension_names(const PJRT_Api* api) {
   const PJRT_Extension_Base* extension = api->extension_start;
   // The bound only guards against a chain that runs in a circle.
   for (int i = 0; extension != nullptr && i < 256; ++i, extension = extension->next) {
-    auto type = static_cast<size_t>(extension->type);
+    auto type = static_cast<size_t>(number_of(extension->type));
     names.push_back(type < kExtensionNames.size() ? std::string(kExtensionNames[type])
                                                   : fmt::format("type {} (skipped)", type));
   }
@@ -147,7 +147,7 @@ std::vector<std::string> extension_names(const PJRT_Api* api) {
 }
 
 std::string value_text(const PJRT_NamedValue& v) {
-  switch (v.type) {
+  switch (number_of(v.type)) {
     case PJRT_NamedValue_kString:
       return std::string(v.string_value, v.value_size);
     case PJRT_NamedValue_kInt64:

@@ -141,6 +141,17 @@ TEST_F(DiskCacheTest, AFullDiskIsAMiss) {
   EXPECT_FALSE(fs::exists(fs::symlink_status(temporary)));
 }
 
+TEST_F(DiskCacheTest, APlaceThatCannotBeTakenIsAMiss) {
+  fs::create_directories(dir_ / "k.bin" / "in the way");
+  DiskCache cache(dir_, 1 << 20);
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(cache.store("k", "payload"));
+  std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("an entry that can be put in its place"), std::string::npos) << log;
+  EXPECT_NE(log.find("runtime.cache_rename"), std::string::npos) << log;
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 1);
+}
+
 TEST_F(DiskCacheTest, NoFolderHoldsNothing) {
   DiskCache cache({}, 1 << 20);
   EXPECT_FALSE(cache.store("k", "payload"));
