@@ -3,7 +3,7 @@ JOBS ?= $(shell nproc)
 SOURCES = find src tests \( -name '*.cc' -o -name '*.h' \) -not -path '*/testdata/*'
 CLANG_FORMAT ?= clang-format-14
 
-.PHONY: setup setup-dev configure build tests test format format-check clean
+.PHONY: setup setup-dev configure build tests test demo bench format format-check clean
 
 setup:
 	@tools/setup.sh
@@ -24,6 +24,15 @@ tests: configure
 # Every test but those labelled slow.
 test: tests
 	@ctest --test-dir build -j $(JOBS) -LE slow --output-on-failure
+
+# The main job on a real model, below runs/demo.
+demo: build
+	@tools/demo.sh
+
+# Benchmarks (bench/README.md); their figures need a quiet machine.
+bench: setup-dev
+	@cmake --preset release -DSTRATA_BENCH=ON --log-level=WARNING >/dev/null
+	@cmake --build build -j $(JOBS) --target bench
 
 format: setup-dev
 	@$(SOURCES) -print0 | xargs -0 $(CLANG_FORMAT) -i
