@@ -236,7 +236,8 @@ Values draw_filtered(const FilterInput& in, Value wanted, std::vector<int64_t> c
   int64_t count = counts.empty() ? size : std::min(counts[0], size);
   Filtered here = filtered(in, ranked(in, count));
   bool last = count == size;
-  auto how = static_cast<double>(static_cast<uint32_t>(last ? DrawnBy::full_sort : level));
+  auto how =
+      static_cast<double>(static_cast<uint32_t>(counts.empty() ? DrawnBy::full_sort : level));
   Values mine{here.drawn.token, here.drawn.logprob,
               ops::full(in.u.function(), DType::u32, in.u.dims(), how)};
   if (last) return mine;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,15 +27,42 @@ struct TinyModel {
   runtime::TablePtr parameters;
 
   explicit TinyModel(const std::filesystem::path& directory,
-                     nn::ScanMode scan = nn::ScanMode::automatic) {
+                     nn::ScanMode scan = nn::ScanMode::automatic,
+                     testing::CpuPlugin plugin = testing::CpuPlugin::newer) {
     model = models::build_model(directory);
     structure =
         std::make_unique<nn::Structure>(*model, nn::ScanOptions{.mode = scan}, model->ties());
-    compiler = std::make_shared<runtime::Compiler>(testing::Executor().client(),
+    compiler = std::make_shared<runtime::Compiler>(testing::Executor(plugin).client(),
                                                    runtime::CompilerOptions{.cache_dir = {}});
     auto source = weights::open_source(directory / "model.safetensors");
     publish(checkpoint::load_parameters(structure->manifest(), *source, compiler->client(),
                                         {.ignorable = model->ignorable()}));
+  }
+
+  // A small llama with `vocabulary` tokens and random weights.
+  TinyModel(int64_t vocabulary, uint32_t seed) {
+    Json config = {{"model_type", "llama"},       {"vocab_size", vocabulary},
+                   {"hidden_size", 16},           {"intermediate_size", 24},
+                   {"num_hidden_layers", 2},      {"num_attention_heads", 2},
+                   {"num_key_value_heads", 1},    {"max_position_embeddings", 2048},
+                   {"tie_word_embeddings", false}};
+    model = models::build_model(config, "test");
+    structure = std::make_unique<nn::Structure>(*model, nn::ScanOptions{}, model->ties());
+    compiler = std::make_shared<runtime::Compiler>(testing::Executor().client(),
+                                                   runtime::CompilerOptions{.cache_dir = {}});
+    publish(random_weights(seed));
+  }
+
+  std::vector<runtime::Array> random_weights(uint32_t seed) const {
+    std::mt19937 generator(seed);
+    std::normal_distribution<double> normal(0, 0.4);
+    std::vector<runtime::Array> out;
+    for (const sharding::Slot& slot : structure->manifest().slots()) {
+      HostTensor t(DType::f32, slot.type.sizes());
+      for (int64_t i = 0; i < t.size(); ++i) t.set(i, normal(generator));
+      out.push_back(runtime::Array::put(compiler->client(), t));
+    }
+    return out;
   }
 
   // Makes arrays the parameters of the next version.
