@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "strata/sample/directory_for_test.h"
 #include "strata/sample/generation_config.h"
 #include "strata/sample/tiny_for_test.h"
 #include "strata/testing/errors.h"
@@ -123,24 +124,6 @@ TEST(Sampler, SeedsAndSamples) {
 }
 
 // ---- Case G3: what ends an answer ---------------------------------------------------------------
-
-class Directory {
- public:
-  Directory() {
-    std::string pattern = ::testing::TempDir() + "/strata_sample_XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-  }
-  Directory(const Directory&) = delete;
-  Directory& operator=(const Directory&) = delete;
-  ~Directory() { std::filesystem::remove_all(path_); }
-  void write(const std::string& name, const Json& json) const {
-    write_file_atomically(path_ / name, json.dump());
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 TEST(Sampler, AnyEndOfTextIdOfTheGenerationConfigEndsAnAnswer) {
   size_t cases = 0;
@@ -363,6 +346,52 @@ TEST(Sampler, ParametersMayChangeBetweenSteps) {
   EXPECT_EQ(results[1].first_version, 2u);
   EXPECT_EQ(results[1].tokens, fresh.tokens);
   EXPECT_EQ(results[1].logprobs, fresh.logprobs);
+}
+
+// ---- Stop texts ---------------------------------------------------------------------------------
+
+// A stop text that lies across two tokens ends the answer where its last token comes; the text is
+// what stands before it, the tokens are all that were drawn.
+TEST(Sampler, StopTextsAcrossTokenBorders) {
+  data::Tokenizer tokenizer = data::Tokenizer::load(test_data("data/tiny"));
+  TinyModel tiny(tokenizer.vocab_size(), 6);
+  SamplerSetup setup = tiny.setup({.rows = {2}, .seed = 1});
+  setup.tokenizer = tokenizer;
+  Sampler sampler(setup);
+  Request r = greedy("r", {1, 2, 3}, 200);
+  r.settings.temperature = 1;
+  Result whole = generate(sampler, {r}, tiny.parameters)[0];
+  EXPECT_EQ(whole.text, tokenizer.decode(whole.tokens, {.skip_special = true}));
+  // Two neighbours of plain letters, the first such pair.
+  auto plain = [&](size_t i) {
+    std::string_view bytes = tokenizer.id_to_bytes(whole.tokens[i]);
+    return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c > ' ' && c < 127; });
+  };
+  size_t at = 1;
+  while (at + 1 < whole.tokens.size() && !(plain(at) && plain(at + 1))) ++at;
+  ASSERT_LT(at + 1, whole.tokens.size());
+  std::string stop(1, tokenizer.id_to_bytes(whole.tokens[at]).back());
+  stop += tokenizer.id_to_bytes(whole.tokens[at + 1]).front();
+  size_t found = whole.text.find(stop);
+  ASSERT_NE(found, std::string::npos);
+  std::string streamed;
+  r.settings.stop = {stop, "no such text"};
+  r.on_token = [&](const TokenEvent& e) { streamed += e.text; };
+  Result cut = generate(sampler, {r}, tiny.parameters)[0];
+  EXPECT_EQ(cut.finish_reason, FinishReason::stop);
+  EXPECT_EQ(cut.text, whole.text.substr(0, found));
+  EXPECT_EQ(streamed, cut.text);
+  EXPECT_LE(cut.tokens.size(), at + 2);
+  EXPECT_TRUE(std::equal(cut.tokens.begin(), cut.tokens.end(), whole.tokens.begin()));
+  // The text of a special token is no text, but its token ends the answer.
+  auto special = std::find_if(whole.tokens.begin(), whole.tokens.end(), [&](int32_t id) {
+    return tokenizer.has(id) && tokenizer.is_special(id);
+  });
+  ASSERT_NE(special, whole.tokens.end());
+  r.settings.stop = {std::string(tokenizer.id_to_bytes(*special))};
+  Result ended = generate(sampler, {r}, tiny.parameters)[0];
+  EXPECT_EQ(ended.finish_reason, FinishReason::stop);
+  EXPECT_EQ(ended.tokens, std::vector<int32_t>(whole.tokens.begin(), special + 1));
 }
 
 // ---- NaN ----------------------------------------------------------------------------------------
