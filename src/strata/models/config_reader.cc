@@ -41,7 +41,8 @@ double ConfigReader::number(const std::string& key) const {
       const auto& text = v.get_ref<const std::string&>();
       double value = 0;
       auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (error == std::errc() && end == text.data() + text.size()) return value;
+      bool whole = error == std::errc() && end == text.data() + text.size();
+      if (whole && std::isfinite(value)) return value;
     }
     wrong(*this, key, "a number", v.dump().substr(0, 60));
   }
@@ -56,15 +57,23 @@ double ConfigReader::number_or(const std::string& key, double fallback) const {
   return has(key) ? number(key) : fallback;
 }
 
-int64_t ConfigReader::dimension(const std::string& key) const {
+double ConfigReader::positive(const std::string& key) const {
   double v = number(key);
-  bool fits = v >= 1 && v <= 2147483648.0 && std::floor(v) == v;
-  if (!fits) wrong(*this, key, "an integer in [1, 2^31]", object_[key].dump());
+  if (!(v > 0)) wrong(*this, key, "a number above 0", object_[key].dump());
+  return v;
+}
+
+int64_t ConfigReader::dimension(const std::string& key, int64_t limit) const {
+  double v = number(key);
+  bool fits = v >= 1 && v <= static_cast<double>(limit) && std::floor(v) == v;
+  if (!fits) {
+    wrong(*this, key, "an integer in [1, " + std::to_string(limit) + "]", object_[key].dump());
+  }
   return static_cast<int64_t>(v);
 }
 
-int64_t ConfigReader::dimension_or(const std::string& key, int64_t fallback) const {
-  return has(key) ? dimension(key) : fallback;
+int64_t ConfigReader::dimension_or(const std::string& key, int64_t fallback, int64_t limit) const {
+  return has(key) ? dimension(key, limit) : fallback;
 }
 
 bool ConfigReader::flag_or(const std::string& key, bool fallback) const {
@@ -100,7 +109,7 @@ double yarn_boundary(double turns, double size, double original, double theta) {
 // YaRN (Peng et al. 2023): high frequencies stay, low ones are interpolated, with a ramp between;
 // cos and sin are scaled by 0.1 ln(factor) + 1.
 void apply_yarn(const ConfigReader& rope, double theta, double original, nn::RotaryTable& table) {
-  double factor = rope.number("factor");
+  double factor = rope.positive("factor");
   auto half = static_cast<double>(table.inv_freq.size());
   double low = yarn_boundary(rope.number_or("beta_fast", 32), 2 * half, original, theta);
   double high = yarn_boundary(rope.number_or("beta_slow", 1), 2 * half, original, theta);
@@ -121,9 +130,9 @@ void apply_yarn(const ConfigReader& rope, double theta, double original, nn::Rot
 
 // Llama 3.1: wavelengths beyond the original context are interpolated, short ones stay.
 void apply_llama3(const ConfigReader& rope, nn::RotaryTable& table) {
-  double factor = rope.number("factor");
-  double low = rope.number("low_freq_factor"), high = rope.number("high_freq_factor");
-  double original = rope.number("original_max_position_embeddings");
+  double factor = rope.positive("factor");
+  double low = rope.positive("low_freq_factor"), high = rope.positive("high_freq_factor");
+  double original = rope.positive("original_max_position_embeddings");
   require(low != high, {.id = "models.llama3_factors",
                         .where = rope.where(),
                         .expected = "low_freq_factor and high_freq_factor that differ",
@@ -162,14 +171,14 @@ nn::RotaryTable read_rotary(const ConfigReader& config, int64_t head_dim,
   }
   std::string type = rope.text_or("rope_type", rope.text_or("type", "default"));
   if (type == "linear") {
-    double factor = rope.number("factor");
+    double factor = rope.positive("factor");
     for (double& f : table.inv_freq) f /= factor;
   } else if (type == "llama3") {
     apply_llama3(rope, table);
   } else if (type == "yarn") {
     double original = rope.has("original_max_position_embeddings")
-                          ? rope.number("original_max_position_embeddings")
-                          : config.number("max_position_embeddings");
+                          ? rope.positive("original_max_position_embeddings")
+                          : config.positive("max_position_embeddings");
     apply_yarn(rope, theta, original, table);
   } else if (type != "default") {
     std::vector<std::string> known{"default", "linear", "llama3", "yarn"};

@@ -14,18 +14,22 @@ namespace strata::models {
 // A view of one JSON object. Errors name file, key, expectation and value.
 class ConfigReader {
  public:
+  static constexpr int64_t kLargest = int64_t{1} << 31;
+
   // `object` must outlive the reader. Throws invalid_argument when it is no object.
   ConfigReader(const Json& object, std::string where);
 
   const std::string& where() const { return where_; }
   // Whether the key is present and not null.
   bool has(const std::string& key) const;
-  // Positive integer of a reasonable size (≤ 2^31), as every dimension is.
-  int64_t dimension(const std::string& key) const;
-  int64_t dimension_or(const std::string& key, int64_t fallback) const;
-  // A number; a string that holds nothing but a number counts as one ("1e6").
+  // Positive integer of a reasonable size, as every dimension is.
+  int64_t dimension(const std::string& key, int64_t limit = kLargest) const;
+  int64_t dimension_or(const std::string& key, int64_t fallback, int64_t limit = kLargest) const;
+  // A finite number; a string that holds nothing but a number counts as one ("1e6").
   double number(const std::string& key) const;
   double number_or(const std::string& key, double fallback) const;
+  // A number above 0.
+  double positive(const std::string& key) const;
   bool flag_or(const std::string& key, bool fallback) const;
   std::string text_or(const std::string& key, const std::string& fallback) const;
   const Json& object() const { return object_; }

@@ -381,11 +381,8 @@ Values if_gradient(Node& n, const Values& c, const std::vector<bool>& needs) {
 Values region_gradient(Node& n, const Values& cotangents, const std::vector<bool>& needs) {
   if (n.def == &ops::kScan) return scan_gradient(n, cotangents, needs);
   if (n.def == &ops::kCall) return call_gradient(n, cotangents, needs);
-  if (n.def == &ops::kIf) return if_gradient(n, cotangents, needs);
-  unimplemented({.id = "transform.region_gradient",
-                 .where = place(n),
-                 .expected = "scan, call or if",
-                 .got = std::string(n.def->name)});
+  invariant(n.def == &ops::kIf, "transform.region_op", "a scan, call or if, not " + place(n));
+  return if_gradient(n, cotangents, needs);
 }
 
 }  // namespace strata::transform

@@ -1,0 +1,124 @@
+// Damaged or unsupported configs are errors that name file, key and value.
+#include <gtest/gtest.h>
+
+#include "strata/models/registry.h"
+#include "strata/testing/errors.h"
+
+namespace strata::models {
+namespace {
+
+using strata::testing::expect_error;
+
+Json config(const std::string& type = "qwen3") {
+  return {{"model_type", type},       {"vocab_size", 16},       {"hidden_size", 8},
+          {"intermediate_size", 8},   {"num_hidden_layers", 2}, {"num_attention_heads", 2},
+          {"num_key_value_heads", 1}, {"head_dim", 4},          {"max_position_embeddings", 64}};
+}
+
+// Building `config()` with other values of some keys fails so.
+void fails(Code code, const std::string& id, const std::string& part, const Json& changes,
+           const std::string& type = "qwen3") {
+  SCOPED_TRACE(changes.dump());
+  Json c = config(type);
+  c.update(changes);
+  expect_error(code, id, part, [&] { build_model(c, "dir/config.json"); });
+}
+
+constexpr Code kInvalid = Code::invalid_argument;
+
+TEST(Config, TheUnchangedOneBuilds) {
+  EXPECT_EQ(build_model(config(), "c")->config().layers, 2);
+  EXPECT_EQ(build_model(config("llama"), "c")->config().head_dim, 4);
+}
+
+TEST(Config, NotAnObject) {
+  expect_error(kInvalid, "models.config_object", "dir/config.json",
+               [] { build_model(Json::array(), "dir/config.json"); });
+  fails(kInvalid, "models.config_object", "rope_scaling", {{"rope_scaling", 4}});
+}
+
+TEST(Config, MissingKey) {
+  fails(Code::not_found, "models.config_missing", "vocab_size", {{"vocab_size", nullptr}});
+  fails(Code::not_found, "models.config_missing", "rope_scaling",
+        {{"rope_scaling", {{"type", "linear"}}}});
+}
+
+TEST(Config, WrongValue) {
+  constexpr auto kId = "models.config_value";
+  fails(kInvalid, kId, "hidden_size", {{"hidden_size", 0}});
+  fails(kInvalid, kId, "hidden_size", {{"hidden_size", 1.5}});
+  fails(kInvalid, kId, "hidden_size", {{"hidden_size", "8k"}});
+  fails(kInvalid, kId, "hidden_size", {{"hidden_size", Json::array()}});
+  fails(kInvalid, kId, "[1, 2147483648]", {{"vocab_size", 1e300}});
+  fails(kInvalid, kId, "rope_theta", {{"rope_theta", "nan"}});
+  fails(kInvalid, kId, "rope_theta", {{"rope_theta", "inf"}});
+  fails(kInvalid, kId, "tie_word_embeddings", {{"tie_word_embeddings", "yes"}});
+  fails(kInvalid, kId, "hidden_act", {{"hidden_act", 3}});
+  fails(kInvalid, kId, "model_type", {{"model_type", 3}});
+}
+
+// Numbers that would allocate without end before any weight is read.
+TEST(Config, NumbersBeyondAnyModel) {
+  constexpr auto kId = "models.config_value";
+  fails(kInvalid, kId, "num_hidden_layers", {{"num_hidden_layers", 2000000000}});
+  fails(kInvalid, kId, "head_dim", {{"head_dim", 2147483648}});
+  fails(kInvalid, "models.odd_head_dim", "1073741824",
+        {{"hidden_size", 2147483648}, {"head_dim", nullptr}}, "llama");
+}
+
+TEST(Config, HeadDim) {
+  fails(kInvalid, "models.odd_head_dim", "5", {{"head_dim", 5}});
+  fails(kInvalid, "models.odd_head_dim", "even",
+        {{"num_attention_heads", 16}, {"head_dim", nullptr}}, "llama");
+}
+
+TEST(Config, OnlyOneActivation) {
+  fails(Code::unimplemented, "models.config_only", "'gelu'", {{"hidden_act", "gelu"}});
+}
+
+TEST(Config, SlidingWindows) {
+  fails(kInvalid, "models.layer_types", "2 layer types", {{"layer_types", {"full_attention"}}});
+  fails(kInvalid, "models.layer_types", "layer_types", {{"layer_types", "full_attention"}});
+  fails(Code::unimplemented, "models.sliding_attention", "layer 1",
+        {{"layer_types", {"full_attention", "sliding_attention"}}});
+  fails(Code::unimplemented, "models.sliding_attention", "use_sliding_window",
+        {{"use_sliding_window", true}, {"sliding_window", 32}});
+  Json c = config();
+  c.update({{"layer_types", {"full_attention", "full_attention"}}, {"sliding_window", 32}});
+  EXPECT_EQ(build_model(c, "c")->config().layers, 2);
+}
+
+Json scaling(const Json& block) { return {{"rope_scaling", block}}; }
+
+TEST(Rope, Factors) {
+  Json llama3{{"rope_type", "llama3"},
+              {"factor", 8.0},
+              {"low_freq_factor", 2.0},
+              {"high_freq_factor", 2.0},
+              {"original_max_position_embeddings", 64}};
+  fails(kInvalid, "models.llama3_factors", "low_freq_factor", scaling(llama3));
+  llama3["original_max_position_embeddings"] = 0;
+  fails(kInvalid, "models.config_value", "original_max_position_embeddings", scaling(llama3));
+  fails(kInvalid, "models.config_value", "factor", scaling({{"type", "linear"}, {"factor", 0}}));
+  fails(kInvalid, "models.config_value", "above 0", scaling({{"type", "yarn"}, {"factor", -4}}));
+}
+
+TEST(Rope, Range) {
+  fails(kInvalid, "models.rope_range", "rope_theta", {{"rope_theta", 0}});
+  fails(kInvalid, "models.rope_range", "partial_rotary_factor", {{"partial_rotary_factor", 1.5}});
+  fails(kInvalid, "models.rope_range", "partial_rotary_factor", {{"partial_rotary_factor", 0}});
+}
+
+TEST(Rope, UnknownTypeNamesTheNearest) {
+  fails(Code::unimplemented, "models.rope_type", "'linear'",
+        scaling({{"rope_type", "lineal"}, {"factor", 2}}));
+}
+
+TEST(Registry, UnknownTypeListsTheKnownAndTheNearest) {
+  fails(Code::unimplemented, "models.model_type", "llama, qwen3", {{"model_type", "qwen33"}});
+  fails(Code::unimplemented, "models.model_type", "nearest is 'qwen3'", {{"model_type", "qwen33"}});
+  fails(Code::unimplemented, "models.model_type", "none", {{"model_type", nullptr}});
+}
+
+}  // namespace
+}  // namespace strata::models
