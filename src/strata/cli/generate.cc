@@ -197,7 +197,11 @@ void generate(const Flags& flags) {
   }
   report(printer, setup.compiler->counters(), loaded, clock.seconds() - loaded);
   if (!printer.error().empty()) {
-    throw Error(Code::aborted, "cli.generate_failed", printer.error());
+    fail({.id = "cli.generate_failed",
+          .where = "generate",
+          .expected = "an answer to every request",
+          .got = printer.error(),
+          .code = Code::data_loss});
   }
 }
 
