@@ -23,6 +23,10 @@ Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::m
   parent->children_.push_back(this);
 }
 
+Module::~Module() {
+  if (parent_ != nullptr) std::erase(parent_->children_, this);
+}
+
 std::string Module::path() const {
   if (parent_ == nullptr) return name_;
   std::string prefix = parent_->path();

@@ -49,7 +49,8 @@ class Module {
   Module(Module* parent, std::string name);
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
-  virtual ~Module() = default;
+  // Leaves its parent, which must still live: a module whose construction fails leaves no trace.
+  virtual ~Module();
 
   const std::string& name() const { return name_; }
   std::string path() const;
@@ -72,7 +73,7 @@ class Module {
   void claim(std::string_view name) const;
   void fingerprint_into(const std::string& prefix, std::vector<std::string>& lines) const;
 
-  const Module* parent_;
+  Module* parent_;
   std::string name_;
   std::vector<const Param*> params_;
   std::vector<const Module*> children_;
