@@ -5,6 +5,7 @@
 #include "strata/ops/arithmetic.h"
 #include "strata/ops/constant.h"
 #include "strata/ops/elementwise.h"
+#include "strata/ops/misc.h"
 #include "strata/ops/shape.h"
 
 namespace strata::nn {
@@ -22,8 +23,13 @@ CosSin rotary_tables(Value positions, const RotaryTable& table) {
   Value at = ops::broadcast_in_dim(ops::convert(positions, DType::f32), dims, {0, 1});
   Value phase = at * inv_freq;
   Value cos = ops::cosine(phase), sin = ops::sine(phase);
-  if (table.attention_factor == 1.0) return {cos, sin};
-  return {cos * table.attention_factor, sin * table.attention_factor};
+  if (table.attention_factor != 1.0) {
+    cos = cos * table.attention_factor;
+    sin = sin * table.attention_factor;
+  }
+  // Otherwise XLA forms them again for every head of every unrolled layer.
+  ir::Values once = ops::optimization_barrier({cos, sin});
+  return {once[0], once[1]};
 }
 
 Value rotate(Value x, const CosSin& tables) {

@@ -32,14 +32,15 @@ struct StateShape {
   friend bool operator==(const StateShape&, const StateShape&) = default;
 };
 
-// The state of one prompt's tokens.
-//   inputs   parameters, [state of one row: donated, if `continued`], ids i32 (1, tokens), length
-//            i32 (1)
-//   results  state of one row with room for `room` tokens
+// The state of prompts' tokens, a prompt a row.
+//   inputs   parameters, [state of `rows` rows: donated, if `continued`], ids i32 (rows, tokens),
+//            length i32 (rows)
+//   results  state of `rows` rows with room for `room` tokens
 // Not continued: `length` tokens from the start (the rest is padding) and tokens = room. Continued:
 // the state holds `length` tokens already, and the ids are written after them; padding lies behind
 // and is overwritten by what follows. Throws invalid_argument "sample.prefill_shape".
 struct PrefillShape {
+  int64_t rows = 1;
   int64_t tokens = 0;
   int64_t room = 0;
   bool continued = false;
@@ -63,11 +64,11 @@ struct DrawShape {
 };
 std::unique_ptr<ir::Function> draw_function(const DrawShape& shape);
 
-// Puts a prompt's state into one row.
-//   inputs   state: donated, state of one row with room for `room` tokens, row i32 ()
+// Puts one row of a prefilled state into one row of the state.
+//   inputs   state: donated, state of shape `from`, source i32 (), row i32 ()
 //   results  state
-std::unique_ptr<ir::Function> insert_function(const ModelView& view, const StateShape& shape,
-                                              int64_t room);
+std::unique_ptr<ir::Function> insert_function(const ModelView& view, const StateShape& from,
+                                              const StateShape& shape);
 
 // A state of another shape: row r of the result is row source[r] of `from`; what it has no room
 // for is cut, new room is zero.

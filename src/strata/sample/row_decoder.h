@@ -33,11 +33,13 @@ struct SampleCounters {
   int64_t programs = 0;        // programs made ready, compiled or loaded
 };
 
-// The state of one prompt, to be put into any number of rows.
+// The state of one prompt, to be put into any number of rows: a row of what was computed with it.
 struct PromptState {
   uint64_t version = 0;  // of the parameters that computed it
-  int64_t room = 0;
-  std::vector<runtime::Array> state;  // empty when the prompt is a single token
+  StateShape shape;
+  int64_t row = 0;
+  // Null when the prompt is a single token.
+  std::shared_ptr<const std::vector<runtime::Array>> state;
 };
 
 // Throws what compiling and running throw. When a step fails, the rows' state is lost (`shape()` is
@@ -56,8 +58,10 @@ class RowDecoder {
   // Frees the state.
   void release();
 
-  // Computes the state of `tokens`, in pieces of at most kPiece.
-  PromptState prefill(const runtime::ParameterTable& parameters, std::span<const int32_t> tokens);
+  // Computes the states of prompts: those of like length kGroup at a time, long ones in pieces of
+  // kPiece tokens. How they are grouped does not change a bit of them.
+  std::vector<PromptState> prefill(const runtime::ParameterTable& parameters,
+                                   std::span<const std::span<const int32_t>> prompts);
   // Puts a prompt's state into `row`.
   void insert(const PromptState& prompt, int64_t row);
   // Makes a row all zeros: what a row of NaN leaves would reach its successor otherwise.
@@ -71,16 +75,21 @@ class RowDecoder {
   // Makes ready what the calls of these shapes need, without running anything.
   void prepare_decode(const StateShape& shape);
   void prepare_draw(int64_t rows, int64_t edits, bool filters);
-  void prepare_prompt(int64_t tokens, const StateShape& shape);
+  // `prompts` of `tokens` tokens each.
+  void prepare_prompts(int64_t prompts, int64_t tokens, const StateShape& shape);
 
   SampleCounters& counters() { return counters_; }
   const SampleCounters& counters() const { return counters_; }
   // What the programs made ready so far need, in that order.
   const std::vector<runtime::MemoryReport>& reports() const { return reports_; }
 
-  // Tokens of a prompt that are computed at once; a power of two.
+  // Tokens of a prompt that are computed at once.
   static constexpr int64_t kPiece = 512;
-  // The size of a prompt's padded piece, and of its state: a power of two, at least 16.
+  // Prompts that are computed at once, where there are enough of at most kGroupTokens tokens.
+  static constexpr int64_t kGroup = 8;
+  static constexpr int64_t kGroupLeast = 6;
+  static constexpr int64_t kGroupTokens = 128;
+  // What a prompt is padded to: 16, or 2^k times 1, 1.25 or 1.5; beyond kPiece multiples of it.
   static int64_t room_for(int64_t tokens);
 
  private:
@@ -89,9 +98,15 @@ class RowDecoder {
   runtime::Executor& prefill_program(const PrefillShape& shape);
   runtime::Executor& decode_program(const StateShape& shape);
   runtime::Executor& draw_program(int64_t rows, int64_t edits, bool filters);
-  runtime::Executor& insert_program(const StateShape& shape, int64_t room);
+  runtime::Executor& insert_program(const StateShape& from, const StateShape& shape);
   runtime::Executor& empty_program(const StateShape& shape);
-  void put(std::span<const runtime::Array> prompt, int64_t room, int64_t row);
+  using Tokens = std::span<const int32_t>;
+  std::vector<PromptState> prefill_rows(const runtime::ParameterTable& parameters,
+                                        std::span<const Tokens> prompts, int64_t room);
+  std::vector<runtime::Array> prefill_pieces(const runtime::ParameterTable& parameters,
+                                             Tokens prompt, int64_t room);
+  void put(std::span<const runtime::Array> prompt, const StateShape& from, int64_t source,
+           int64_t row);
   std::vector<runtime::Array> run_on_state(runtime::Executor& run,
                                            std::vector<runtime::Argument> before,
                                            std::span<const runtime::Argument> after);

@@ -476,7 +476,7 @@ TEST(Sampler, BadSetupsAreRefused) {
 TEST(Sampler, PrefillShapesMustFit) {
   ModelView view{dense().model.get(), dense().structure.get()};
   expect_error(Code::invalid_argument, "sample.prefill_shape", "16 tokens, room for 32", [&] {
-    prefill_function(view, {16, 32, false});
+    prefill_function(view, {1, 16, 32, false});
   });
 }
 
