@@ -10,7 +10,7 @@ namespace strata::nn {
 
 ir::Value project(ir::Value x, ir::Value weight) {
   constexpr int64_t kFewRows = 64;
-  if (x.rank() != 3 || x.dim(1) != 1 || x.dim(0) > kFewRows) return ops::linear(x, weight);
+  if (x.rank() != 3 || x.dim(0) * x.dim(1) > kFewRows) return ops::linear(x, weight);
   ir::Value y = ops::dot_general(weight, x, {.lhs_contract = {1}, .rhs_contract = {2}});
   return ops::transpose(y, {1, 2, 0});
 }

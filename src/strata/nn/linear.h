@@ -18,8 +18,8 @@ struct LinearDims {
 };
 
 // x (…, in) times weight (out, in) transposed: (…, out), as ops::linear, whose bits may differ.
-// Where x is (B, 1, in) with B at most 64, a step of decoding, the weight is the left factor: the
-// CPU plug-ins then take a third less time for 8 to 64 rows (and the same for one).
+// Where x is (B, T, in) of at most 64 rows in all, the weight is the left factor: the CPU plug-ins
+// then take a third less time for 8 to 64 rows (and the same for one).
 ir::Value project(ir::Value x, ir::Value weight);
 
 // y = x Wᵀ + b over the last dim.

@@ -78,7 +78,7 @@ State each(const State& state, const Map& map) {
 }  // namespace
 
 std::unique_ptr<ir::Function> prefill_function(const ModelView& view, const PrefillShape& shape) {
-  require(shape.rows > 0 && shape.tokens > 0 && shape.tokens <= shape.room &&
+  require(shape.tokens > 0 && shape.tokens <= shape.room &&
               (shape.continued || shape.tokens == shape.room),
           {.id = "sample.prefill_shape",
            .where = "prefill",
@@ -89,9 +89,9 @@ std::unique_ptr<ir::Function> prefill_function(const ModelView& view, const Pref
   Values parameters = declare_parameters(f, view);
   auto first = static_cast<int64_t>(parameters.size());
   models::LmInput in;
-  if (shape.continued) in.state = declare_state(f, view, {shape.rows, shape.room}, "state");
-  in.ids = f.parameter({DType::i32, {shape.rows, shape.tokens}}, "ids");
-  Value length = f.parameter({DType::i32, {shape.rows}}, "length");
+  if (shape.continued) in.state = declare_state(f, view, {1, shape.room}, "state");
+  in.ids = f.parameter({DType::i32, {1, shape.tokens}}, "ids");
+  Value length = f.parameter({DType::i32, {1}}, "length");
   Value place = ops::iota(f, DType::i32, in.ids.dims(), 1);
   Value along = ops::broadcast_in_dim(length, in.ids.dims(), {0});
   in.positions = shape.continued ? ops::add(place, along) : place;
@@ -135,23 +135,18 @@ std::unique_ptr<ir::Function> draw_function(const DrawShape& shape) {
   return function;
 }
 
-std::unique_ptr<ir::Function> insert_function(const ModelView& view, const StateShape& from,
+std::unique_ptr<ir::Function> insert_function(const ModelView& view, int64_t room,
                                               const StateShape& shape) {
   auto function = std::make_unique<ir::Function>("insert");
   ir::Function& f = *function;
   State state = declare_state(f, view, shape, "state");
-  State prompt = declare_state(f, view, from, "prompt");
-  Value source = f.parameter({DType::i32, {}}, "source");
+  State prompt = declare_state(f, view, {1, room}, "prompt");
   Value row = f.parameter({DType::i32, {}}, "row");
   Value zero = ops::scalar(f, DType::i32, 0);
   State out = each(state, [&](Value s, size_t i, size_t j) {
     Values start(s.dims().size(), zero);
-    start[0] = source;
-    Dims one = prompt[i][j].dims();
-    one[0] = 1;
-    Value taken = ops::dynamic_slice(prompt[i][j], start, one);
     start[0] = row;
-    return ops::dynamic_update_slice(s, taken, start);
+    return ops::dynamic_update_slice(s, prompt[i][j], start);
   });
   finish(f, out, {}, 0);
   return function;

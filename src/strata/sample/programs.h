@@ -32,15 +32,15 @@ struct StateShape {
   friend bool operator==(const StateShape&, const StateShape&) = default;
 };
 
-// The state of prompts' tokens, a prompt a row.
-//   inputs   parameters, [state of `rows` rows: donated, if `continued`], ids i32 (rows, tokens),
-//            length i32 (rows)
-//   results  state of `rows` rows with room for `room` tokens
+// The state of one prompt's tokens. Prompts are computed one by one: sums over several at once
+// would have other bits, and an answer would depend on what came with it.
+//   inputs   parameters, [state of one row: donated, if `continued`], ids i32 (1, tokens), length
+//            i32 (1)
+//   results  state of one row with room for `room` tokens
 // Not continued: `length` tokens from the start (the rest is padding) and tokens = room. Continued:
 // the state holds `length` tokens already, and the ids are written after them; padding lies behind
 // and is overwritten by what follows. Throws invalid_argument "sample.prefill_shape".
 struct PrefillShape {
-  int64_t rows = 1;
   int64_t tokens = 0;
   int64_t room = 0;
   bool continued = false;
@@ -64,10 +64,10 @@ struct DrawShape {
 };
 std::unique_ptr<ir::Function> draw_function(const DrawShape& shape);
 
-// Puts one row of a prefilled state into one row of the state.
-//   inputs   state: donated, state of shape `from`, source i32 (), row i32 ()
+// Puts a prompt's state into one row.
+//   inputs   state: donated, state of one row with room for `room` tokens, row i32 ()
 //   results  state
-std::unique_ptr<ir::Function> insert_function(const ModelView& view, const StateShape& from,
+std::unique_ptr<ir::Function> insert_function(const ModelView& view, int64_t room,
                                               const StateShape& shape);
 
 // A state of another shape: row r of the result is row source[r] of `from`; what it has no room

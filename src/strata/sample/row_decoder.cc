@@ -54,7 +54,7 @@ runtime::Executor& RowDecoder::program(
 }
 
 runtime::Executor& RowDecoder::prefill_program(const PrefillShape& shape) {
-  std::string name = fmt::format("prefill {}x{}{}", shape.rows, shape.tokens,
+  std::string name = fmt::format("prefill {}{}", shape.tokens,
                                  shape.continued ? fmt::format(" into {}", shape.room) : "");
   return program(name, [&] { return prefill_function(view_, shape); });
 }
@@ -70,9 +70,9 @@ runtime::Executor& RowDecoder::draw_program(int64_t rows, int64_t edits, bool fi
   return program(name, [&] { return draw_function(shape); });
 }
 
-runtime::Executor& RowDecoder::insert_program(const StateShape& from, const StateShape& shape) {
-  std::string name = fmt::format("insert {} into {}", text_of(from), text_of(shape));
-  return program(name, [&] { return insert_function(view_, from, shape); });
+runtime::Executor& RowDecoder::insert_program(int64_t room, const StateShape& shape) {
+  std::string name = fmt::format("insert {} into {}", room, text_of(shape));
+  return program(name, [&] { return insert_function(view_, room, shape); });
 }
 
 runtime::Executor& RowDecoder::empty_program(const StateShape& shape) {
@@ -126,105 +126,50 @@ std::vector<Array> RowDecoder::run_on_state(runtime::Executor& run, std::vector<
   return results;
 }
 
-// Prompts that fit into `room`, padded to kGroup rows where there is more than one.
-std::vector<PromptState> RowDecoder::prefill_rows(const runtime::ParameterTable& parameters,
-                                                  std::span<const Tokens> prompts, int64_t room) {
-  int64_t rows = prompts.size() > 1 ? kGroup : 1;
-  HostTensor ids(DType::i32, {rows, room}), lengths(DType::i32, {rows});
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    auto at = ids.data<int32_t>().begin() + static_cast<ptrdiff_t>(i) * room;
-    std::copy(prompts[i].begin(), prompts[i].end(), at);
-    lengths.data<int32_t>()[i] = static_cast<int32_t>(prompts[i].size());
-  }
-  Array ids_array = Array::put(compiler_->client(), ids);
-  Array length_array = Array::put(compiler_->client(), lengths);
-  std::vector<Argument> arguments = borrow_all(parameters);
-  arguments.push_back(Argument::borrow(ids_array));
-  arguments.push_back(Argument::borrow(length_array));
-  auto state = std::make_shared<const std::vector<Array>>(
-      prefill_program({rows, room, room, false}).run(arguments));
-  std::vector<PromptState> out;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    out.push_back({parameters.version(), {rows, room}, static_cast<int64_t>(i), state});
-  }
-  return out;
-}
-
-// One prompt piece by piece; `room` is a multiple of kPiece.
-std::vector<Array> RowDecoder::prefill_pieces(const runtime::ParameterTable& parameters,
-                                              Tokens prompt, int64_t room) {
-  std::vector<Array> state = empty_program({1, room}).run({});
-  runtime::Executor& run = prefill_program({1, kPiece, room, true});
-  for (size_t done = 0; done < prompt.size(); done += kPiece) {
-    Tokens now = prompt.subspan(done, std::min<size_t>(prompt.size() - done, kPiece));
-    HostTensor ids(DType::i32, {1, kPiece});
+PromptState RowDecoder::prefill(const runtime::ParameterTable& parameters,
+                                std::span<const int32_t> prompt) {
+  PromptState out;
+  out.version = parameters.version();
+  if (prompt.empty()) return out;
+  out.room = room_for(static_cast<int64_t>(prompt.size()));
+  bool whole = out.room <= kPiece;
+  if (!whole) out.state = empty_program({1, out.room}).run({});
+  int64_t piece = std::min(out.room, kPiece);
+  runtime::Executor& run = prefill_program({piece, out.room, !whole});
+  for (size_t done = 0; done < prompt.size(); done += static_cast<size_t>(piece)) {
+    auto now = prompt.subspan(done, std::min(prompt.size() - done, static_cast<size_t>(piece)));
+    HostTensor ids(DType::i32, {1, piece});
     std::copy(now.begin(), now.end(), ids.data<int32_t>().begin());
+    std::vector<int32_t> length{static_cast<int32_t>(whole ? prompt.size() : done)};
     Array ids_array = Array::put(compiler_->client(), ids);
-    std::vector<int32_t> length{static_cast<int32_t>(done)};
     Array length_array = Array::put(compiler_->client(), HostTensor::of<int32_t>({1}, length));
     std::vector<Argument> arguments = borrow_all(parameters);
-    for (Array& a : state) arguments.push_back(Argument::donate(a));
+    for (Array& a : out.state) arguments.push_back(Argument::donate(a));
     arguments.push_back(Argument::borrow(ids_array));
     arguments.push_back(Argument::borrow(length_array));
-    state = run.run(arguments);
+    out.state = run.run(arguments);
   }
-  return state;
-}
-
-std::vector<PromptState> RowDecoder::prefill(const runtime::ParameterTable& parameters,
-                                             std::span<const Tokens> prompts) {
-  std::vector<PromptState> out(prompts.size());
-  std::map<int64_t, std::vector<size_t>> by_room;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    out[i].version = parameters.version();
-    auto size = static_cast<int64_t>(prompts[i].size());
-    if (size == 0) continue;
-    ++counters_.prefills;
-    counters_.prefill_tokens += size;
-    by_room[room_for(size)].push_back(i);
-  }
-  for (const auto& [room, members] : by_room) {
-    for (size_t done = 0, count = 0; done < members.size(); done += count) {
-      auto left = static_cast<int64_t>(members.size() - done);
-      bool grouped = room <= kGroupTokens && left >= kGroupLeast;
-      count = static_cast<size_t>(grouped ? std::min(left, kGroup) : 1);
-      if (room > kPiece) {
-        PromptState& one = out[members[done]];
-        one.shape = {1, room};
-        one.state = std::make_shared<const std::vector<Array>>(
-            prefill_pieces(parameters, prompts[members[done]], room));
-        continue;
-      }
-      std::vector<Tokens> group;
-      for (size_t k = 0; k < count; ++k) group.push_back(prompts[members[done + k]]);
-      std::vector<PromptState> states = prefill_rows(parameters, group, room);
-      for (size_t k = 0; k < count; ++k) out[members[done + k]] = std::move(states[k]);
-    }
-  }
+  ++counters_.prefills;
+  counters_.prefill_tokens += static_cast<int64_t>(prompt.size());
   return out;
 }
 
-void RowDecoder::put(std::span<const Array> prompt, const StateShape& from, int64_t source,
-                     int64_t row) {
-  const runtime::ClientPtr& client = compiler_->client();
-  Array taken = Array::put(client, HostTensor::scalar(static_cast<int32_t>(source)));
-  Array at = Array::put(client, HostTensor::scalar(static_cast<int32_t>(row)));
+void RowDecoder::put(std::span<const Array> prompt, int64_t room, int64_t row) {
+  Array at = Array::put(compiler_->client(), HostTensor::scalar(static_cast<int32_t>(row)));
   std::vector<Argument> after;
   for (const Array& a : prompt) after.push_back(Argument::borrow(a));
-  after.push_back(Argument::borrow(taken));
   after.push_back(Argument::borrow(at));
-  run_on_state(insert_program(from, shape_), {}, after);
+  run_on_state(insert_program(room, shape_), {}, after);
 }
 
 void RowDecoder::insert(const PromptState& prompt, int64_t row) {
-  if (prompt.state == nullptr) return;
-  put(*prompt.state, prompt.shape, prompt.row, row);
+  if (prompt.state.empty()) return;
+  put(prompt.state, prompt.room, row);
   ++counters_.inserts;
 }
 
 void RowDecoder::clear(int64_t row) {
-  StateShape one{1, shape_.length};
-  put(empty_program(one).run({}), one, 0, row);
+  put(empty_program({1, shape_.length}).run({}), shape_.length, row);
 }
 
 HostTensor RowDecoder::step(const runtime::ParameterTable& parameters, const HostTensor& rows,
@@ -256,23 +201,12 @@ void RowDecoder::prepare_draw(int64_t rows, int64_t edits, bool filters) {
   draw_program(rows, edits, filters);
 }
 
-void RowDecoder::prepare_prompts(int64_t prompts, int64_t tokens, const StateShape& shape) {
+void RowDecoder::prepare_prompt(int64_t tokens, const StateShape& shape) {
   if (tokens < 1) return;
   int64_t room = room_for(tokens);
-  if (room > kPiece) {
-    empty_program({1, room});
-    prefill_program({1, kPiece, room, true});
-    insert_program({1, room}, shape);
-    return;
-  }
-  bool groups = room <= kGroupTokens && prompts >= kGroupLeast;
-  int64_t rest = groups ? prompts % kGroup : prompts;
-  auto prepare = [&](int64_t rows) {
-    prefill_program({rows, room, room, false});
-    insert_program({rows, room}, shape);
-  };
-  if (groups) prepare(kGroup);
-  if (rest > 0 && rest < kGroupLeast) prepare(1);
+  if (room > kPiece) empty_program({1, room});
+  prefill_program({std::min(room, kPiece), room, room > kPiece});
+  insert_program(room, shape);
 }
 
 }  // namespace strata::sample

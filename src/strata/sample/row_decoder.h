@@ -33,13 +33,11 @@ struct SampleCounters {
   int64_t programs = 0;        // programs made ready, compiled or loaded
 };
 
-// The state of one prompt, to be put into any number of rows: a row of what was computed with it.
+// The state of one prompt, to be put into any number of rows.
 struct PromptState {
   uint64_t version = 0;  // of the parameters that computed it
-  StateShape shape;
-  int64_t row = 0;
-  // Null when the prompt is a single token.
-  std::shared_ptr<const std::vector<runtime::Array>> state;
+  int64_t room = 0;
+  std::vector<runtime::Array> state;  // empty when the prompt is a single token
 };
 
 // Throws what compiling and running throw. When a step fails, the rows' state is lost (`shape()` is
@@ -58,10 +56,8 @@ class RowDecoder {
   // Frees the state.
   void release();
 
-  // Computes the states of prompts: those of like length kGroup at a time, long ones in pieces of
-  // kPiece tokens. How they are grouped does not change a bit of them.
-  std::vector<PromptState> prefill(const runtime::ParameterTable& parameters,
-                                   std::span<const std::span<const int32_t>> prompts);
+  // Computes the state of a prompt, in pieces of at most kPiece tokens.
+  PromptState prefill(const runtime::ParameterTable& parameters, std::span<const int32_t> prompt);
   // Puts a prompt's state into `row`.
   void insert(const PromptState& prompt, int64_t row);
   // Makes a row all zeros: what a row of NaN leaves would reach its successor otherwise.
@@ -75,8 +71,7 @@ class RowDecoder {
   // Makes ready what the calls of these shapes need, without running anything.
   void prepare_decode(const StateShape& shape);
   void prepare_draw(int64_t rows, int64_t edits, bool filters);
-  // `prompts` of `tokens` tokens each.
-  void prepare_prompts(int64_t prompts, int64_t tokens, const StateShape& shape);
+  void prepare_prompt(int64_t tokens, const StateShape& shape);
 
   SampleCounters& counters() { return counters_; }
   const SampleCounters& counters() const { return counters_; }
@@ -85,10 +80,6 @@ class RowDecoder {
 
   // Tokens of a prompt that are computed at once.
   static constexpr int64_t kPiece = 512;
-  // Prompts that are computed at once, where there are enough of at most kGroupTokens tokens.
-  static constexpr int64_t kGroup = 8;
-  static constexpr int64_t kGroupLeast = 6;
-  static constexpr int64_t kGroupTokens = 128;
   // What a prompt is padded to: 16, or 2^k times 1, 1.25 or 1.5; beyond kPiece multiples of it.
   static int64_t room_for(int64_t tokens);
 
@@ -98,15 +89,9 @@ class RowDecoder {
   runtime::Executor& prefill_program(const PrefillShape& shape);
   runtime::Executor& decode_program(const StateShape& shape);
   runtime::Executor& draw_program(int64_t rows, int64_t edits, bool filters);
-  runtime::Executor& insert_program(const StateShape& from, const StateShape& shape);
+  runtime::Executor& insert_program(int64_t room, const StateShape& shape);
   runtime::Executor& empty_program(const StateShape& shape);
-  using Tokens = std::span<const int32_t>;
-  std::vector<PromptState> prefill_rows(const runtime::ParameterTable& parameters,
-                                        std::span<const Tokens> prompts, int64_t room);
-  std::vector<runtime::Array> prefill_pieces(const runtime::ParameterTable& parameters,
-                                             Tokens prompt, int64_t room);
-  void put(std::span<const runtime::Array> prompt, const StateShape& from, int64_t source,
-           int64_t row);
+  void put(std::span<const runtime::Array> prompt, int64_t room, int64_t row);
   std::vector<runtime::Array> run_on_state(runtime::Executor& run,
                                            std::vector<runtime::Argument> before,
                                            std::span<const runtime::Argument> after);

@@ -218,30 +218,16 @@ void Sampler::fit_shape() {
   }
 }
 
-// Computes the prompts of the first `starting` answers in line, where it was not done yet.
-void Sampler::compute_prompts(int64_t starting, const runtime::ParameterTable& parameters) {
-  std::vector<Prompt*> missing;
-  std::vector<std::span<const int32_t>> tokens;
-  for (int64_t i = 0; i < starting; ++i) {
-    Prompt& p = *waiting_[static_cast<size_t>(i)]->prompt();
-    bool known = p.state && p.state->version == parameters.version();
-    if (known || (!missing.empty() && missing.back() == &p)) continue;
-    std::span<const int32_t> all = p.request.tokens;
-    missing.push_back(&p);
-    tokens.push_back(all.first(all.size() - 1));
-  }
-  std::vector<PromptState> states = decoder_.prefill(parameters, tokens);
-  for (size_t i = 0; i < missing.size(); ++i) missing[i]->state = std::move(states[i]);
-}
-
 void Sampler::admit(const runtime::ParameterTable& parameters) {
-  auto free = static_cast<int64_t>(rows_.size()) - running();
-  compute_prompts(std::min(free, static_cast<int64_t>(waiting_.size())), parameters);
   for (size_t r = 0; r < rows_.size() && !waiting_.empty(); ++r) {
     if (rows_[r]) continue;
     rows_[r] = std::move(waiting_.front());
     waiting_.pop_front();
     Prompt& prompt = *rows_[r]->prompt();
+    if (!prompt.state || prompt.state->version != parameters.version()) {
+      std::span<const int32_t> tokens = prompt.request.tokens;
+      prompt.state = decoder_.prefill(parameters, tokens.first(tokens.size() - 1));
+    }
     decoder_.insert(*prompt.state, static_cast<int64_t>(r));
     if (--prompt.waiting == 0) prompt.state.reset();
   }
@@ -368,10 +354,10 @@ std::vector<Result> Sampler::take_results() { return std::exchange(results_, {})
 const std::vector<runtime::MemoryReport>& Sampler::prepare(const ExpectedWork& work) {
   const SamplingSettings& s = work.settings;
   int64_t fresh = std::min(s.max_new_tokens.value_or(kDefaultNewTokens), kLookahead);
-  StateShape shape{rows_for(work.prompts * s.samples),
+  StateShape shape{rows_for(work.answers),
                    length_for(std::min(context_, work.prompt_tokens + fresh))};
   decoder_.prepare_decode(shape);
-  decoder_.prepare_prompts(std::min(work.prompts, shape.rows), work.prompt_tokens - 1, shape);
+  decoder_.prepare_prompt(work.prompt_tokens - 1, shape);
   auto stops = static_cast<int64_t>(s.stop_ids.size() + (s.ignore_eos ? 0 : setup_.eos.size()));
   bool penalties = uses_penalties(s);
   bool edits = penalties || (s.min_new_tokens > 0 && stops > 0);

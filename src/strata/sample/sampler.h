@@ -49,10 +49,10 @@ struct SamplerSetup {
   SamplerOptions options;
 };
 
-// Shapes that `prepare` makes ready: as if `prompts` prompts of `prompt_tokens` tokens came at
-// once, all with `settings` (whose `samples` count).
+// Shapes that `prepare` makes ready: as if `answers` answers to prompts of `prompt_tokens` tokens
+// ran at once, all with `settings` (whose `samples` do not count).
 struct ExpectedWork {
-  int64_t prompts = 1;
+  int64_t answers = 1;
   int64_t prompt_tokens = 1;
   SamplingSettings settings;
 };
@@ -103,7 +103,6 @@ class Sampler {
   void fit_shape();
   StateShape wanted_shape() const;
   void admit(const runtime::ParameterTable& parameters);
-  void compute_prompts(int64_t starting, const runtime::ParameterTable& parameters);
   HostTensor row_words() const;
   std::optional<HostTensor> row_edits() const;
   void accept(int64_t row, std::span<const uint32_t> drawn, uint64_t version);

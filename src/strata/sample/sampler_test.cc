@@ -95,6 +95,40 @@ TEST(Sampler, ASampleIsTheSameBitForBitWhateverRunsBesideIt) {
   }
 }
 
+// Also when their prompts have the same length and come together.
+TEST(Sampler, PromptsThatComeTogetherAreTheSameBitForBit) {
+  std::vector<Request> requests;
+  for (int i = 0; i < 9; ++i) {
+    requests.push_back(random_request(std::to_string(i), {}, 6));
+    for (int k = 0; k < 30; ++k) requests.back().tokens.push_back((i * 31 + k * 7) % 64);
+    requests.back().settings.seed = 3;
+  }
+  Sampler sampler(dense().setup({.rows = {16}}));
+  std::vector<Result> together = run(sampler, requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    Result alone = run(sampler, {requests[i]})[0];
+    EXPECT_EQ(together[i].tokens, alone.tokens);
+    EXPECT_EQ(together[i].logprobs, alone.logprobs);
+  }
+}
+
+TEST(Sampler, PromptsArePaddedByAThirdAtMost) {
+  EXPECT_EQ(RowDecoder::room_for(1), 16);
+  EXPECT_EQ(RowDecoder::room_for(39), 40);
+  EXPECT_EQ(RowDecoder::room_for(512), 512);
+  EXPECT_EQ(RowDecoder::room_for(513), 1024);
+  EXPECT_EQ(RowDecoder::room_for(1025), 1536);
+  for (int64_t n = 16; n < 5000; ++n) {
+    int64_t room = RowDecoder::room_for(n);
+    EXPECT_GE(room, n);
+    if (room <= RowDecoder::kPiece) {
+      EXPECT_LT(room, n * 4 / 3 + 2);
+    } else {
+      EXPECT_EQ(room % RowDecoder::kPiece, 0);
+    }
+  }
+}
+
 TEST(Sampler, SeedsAndSamples) {
   std::vector<int32_t> prompt{3, 5, 7};
   auto tokens_of = [](const std::vector<Result>& results) {
@@ -476,7 +510,7 @@ TEST(Sampler, BadSetupsAreRefused) {
 TEST(Sampler, PrefillShapesMustFit) {
   ModelView view{dense().model.get(), dense().structure.get()};
   expect_error(Code::invalid_argument, "sample.prefill_shape", "16 tokens, room for 32", [&] {
-    prefill_function(view, {1, 16, 32, false});
+    prefill_function(view, {16, 32, false});
   });
 }
 
