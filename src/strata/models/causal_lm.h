@@ -34,7 +34,7 @@ struct LmInput {
   // and a token sees what its row holds before it.
   std::vector<ir::Values> state = {};
   // With a state, (B) i32: how many tokens each row's state holds. A row without room for its new
-  // tokens writes nothing.
+  // tokens writes nothing; a lone row must have room.
   ir::Value state_length = {};
   bool want_state = false;  // return the state after the new tokens
 };

@@ -56,6 +56,11 @@ Value mix(Value weights, Value v) {
 
 // Entries (B, Hkv, T, D) written into a cache (B, Hkv, P, D) from column `start` (B) on.
 Value written(Value cache, Value entries, Value start) {
+  if (cache.dim(0) == 1) {  // XLA would copy the cache to see whether a lone window fits
+    Value zero = ops::scalar(start.function(), DType::i32, 0);
+    return ops::dynamic_update_slice(cache, ops::convert(entries, cache.dtype()),
+                                     {zero, zero, ops::reshape(start, {}), zero});
+  }
   Value row = ops::iota(start.function(), DType::i32, {start.dim(0), 1}, 0);
   Value at = ops::concatenate({row, ops::reshape(start, {start.dim(0), 1})}, 1);
   return ops::scatter(

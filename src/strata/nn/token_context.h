@@ -12,7 +12,7 @@ struct TokenContext {
   // entry in column s after the new ones were written (S = P).
   ir::Value mask;
   // (B) i32: the column of each row's first new token; null without a cache. A row whose tokens do
-  // not fit there writes nothing.
+  // not fit there writes nothing; if it is the only row, they must fit.
   ir::Value cache_start = {};
   bool want_state = false;  // whether layers return their state (cache entries)
 };

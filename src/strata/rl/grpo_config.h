@@ -34,7 +34,7 @@ RunConfig read_run(Config& config);
 
 struct GrpoConfig {
   SessionOptions session;
-  std::string plugin;          // name or path
+  std::string plugin;  // name or path
   RunConfig run;
   OptimizerConfig optimizer;
   TaskConfig task;
