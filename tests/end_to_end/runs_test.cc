@@ -176,6 +176,42 @@ TEST_F(Runs, SamplerAndTrainerAgree) {
   }
 }
 
+// The id of the error that `action` ends with, and nothing written below `output`.
+std::string refused(const fs::path& output, const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& e) {
+    EXPECT_FALSE(fs::exists(output / "metrics.jsonl"));
+    return e.id();
+  }
+  return "nothing was refused";
+}
+
+TEST_F(Runs, WhatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
+  write_data();
+  EXPECT_EQ(refused(dir_ / "a", [&] { grpo("a", {"grpo.max_new_tokens=600"}); }), "rl.context");
+  EXPECT_EQ(refused(dir_ / "b", [&] { sft("b", {"train.row_tokens=1024"}); }), "rl.sft_context");
+  fs::remove(dir_ / "model/chat_template.jinja");
+  EXPECT_EQ(refused(dir_ / "c", [&] { grpo("c", {}); }), "rl.no_chat_template");
+}
+
+// A checkpoint that lacks a counter is damaged: an error, never a fresh start.
+TEST_F(Runs, ADamagedCheckpointIsNoFreshStart) {
+  write_data();
+  sft("a", {"sft.steps=1"});
+  fs::path manifest = dir_ / "a/checkpoints/step-00000001/manifest.json";
+  Json json = read_json(manifest);
+  json["run"]["counts"].erase("count");
+  std::ofstream(manifest) << json.dump();
+  try {
+    sft("a", {"sft.steps=2", "run.resume=true"});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.id(), "rl.saved_counts");
+    EXPECT_EQ(e.code(), Code::data_loss);
+  }
+}
+
 TEST_F(Runs, TheDirectoryOfAnotherRunIsLeftAlone) {
   grpo("a", {"grpo.steps=1"});
   std::string before = state("a", 1);
