@@ -1,9 +1,10 @@
 #include "strata/sample/draw.h"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
 #include <limits>
 #include <string_view>
-#include <vector>
 
 #include "strata/ops/arithmetic.h"
 #include "strata/ops/constant.h"
@@ -178,18 +179,9 @@ struct Ranked {
 };
 
 Ranked ranked(const FilterInput& in, int64_t count) {
-  Value values, ids;
-  if (count < in.logits.dim(1)) {
-    ops::TopK top = ops::top_k(in.logits, count);
-    values = top.values;
-    ids = top.indices;
-  } else {
-    Value id = ops::iota(in.logits.function(), DType::i32, in.logits.dims(), 1);
-    Values sorted = ops::sort({in.logits, id}, 1, true);
-    values = sorted[0];
-    ids = sorted[1];
-  }
-  return {ids, ops::exponential((values - in.greatest) / column(in.temperature))};
+  ops::TopK top = ops::top_k(in.logits, std::min(count, in.logits.dim(1)));
+  Value z = (top.values - in.greatest) / column(in.temperature);
+  return {top.indices, ops::exponential(z)};
 }
 
 struct Filtered {
@@ -197,61 +189,148 @@ struct Filtered {
   Value exact;  // (B): the filters' set lies inside the prefix
 };
 
+// Where the filters end: the weights that top-k leaves, their running sums, and the sum below which
+// the nucleus' tokens begin.
+struct Nucleus {
+  Value weight, running;  // (B, K)
+  Value bound;            // (B); infinite when top-p is off
+  Value limited;          // (B): top-k is on
+};
+
+Nucleus nucleus_of(const FilterInput& in, const Ranked& r, Value rank) {
+  Nucleus n;
+  n.limited = compare(in.top_k, 0, "GT");
+  Value limit = ops::select(n.limited, in.top_k, ops::full_like(in.top_k, 0x7fffffff));
+  n.weight = select(ops::compare(rank, like(column(limit), rank), "LT"), r.weight, 0);
+  n.running = ops::cumulative_sum(n.weight, 1);
+  Value mass = ops::select(n.limited, last_of(n.running), in.total);
+  n.bound = select(compare(in.top_p, 1, "LT"), in.top_p * mass, kInfinity);
+  return n;
+}
+
+// Whether the filters' set of each row lies inside the ranked tokens: top_k ends inside, or the
+// nucleus does, or min_p cuts inside.
+Value ends_inside(const FilterInput& in, const Ranked& r, const Nucleus& n) {
+  auto count = static_cast<double>(r.weight.dim(1));
+  Value limit_inside = ops::and_(n.limited, compare(in.top_k, count, "LE"));
+  Value ended = ops::and_(ops::not_(n.limited), ops::compare(last_of(n.running), n.bound, "GE"));
+  Value cut = ops::compare(last_of(r.weight), in.min_p, "LT");
+  Value cut_known = ops::and_(cut, ops::or_(ops::not_(n.limited), compare(in.top_p, 1, "GE")));
+  return ops::or_(limit_inside, ops::or_(ended, cut_known));
+}
+
 Filtered filtered(const FilterInput& in, const Ranked& r) {
-  ir::Function& f = in.u.function();
-  int64_t count = r.weight.dim(1);
-  bool everything = count == in.logits.dim(1);
-  Value rank = ops::iota(f, DType::i32, r.weight.dims(), 1);
-  Value limited = compare(in.top_k, 0, "GT");
-  Value limit_inside = ops::and_(limited, compare(in.top_k, static_cast<double>(count), "LE"));
-  Value limit = ops::select(limited, in.top_k, ops::full_like(in.top_k, 0x7fffffff));
-  Value weight = select(ops::compare(rank, like(column(limit), rank), "LT"), r.weight, 0);
-  Value running = ops::cumulative_sum(weight, 1);
-  Value mass = ops::select(limited, last_of(running), in.total);
+  Value rank = ops::iota(in.u.function(), DType::i32, r.weight.dims(), 1);
+  Nucleus n = nucleus_of(in, r, rank);
   // The nucleus: tokens before which less than top_p of the mass lies, and always the first.
-  Value before = one_later(running);
-  Value nucleus_off = compare(in.top_p, 1, "GE");
-  Value bound = select(ops::not_(nucleus_off), in.top_p * mass, kInfinity);
+  Value before = one_later(n.running);
   Value keep =
-      ops::or_(ops::compare(before, like(column(bound), before), "LT"), compare(rank, 0, "EQ"));
-  keep = ops::and_(keep, ops::compare(weight, like(column(in.min_p), weight), "GE"));
-  Value kept = select(keep, weight, 0);
+      ops::or_(ops::compare(before, like(column(n.bound), before), "LT"), compare(rank, 0, "EQ"));
+  keep = ops::and_(keep, ops::compare(n.weight, like(column(in.min_p), n.weight), "GE"));
+  Value kept = select(keep, n.weight, 0);
   Value sums = ops::cumulative_sum(kept, 1);
   Value whole = last_of(sums);
   Value place = first_beyond(sums, in.u * whole);
   Drawn drawn{at_index(r.id, place), ops::log(at_index(kept, place) / whole)};
-  if (everything) return {drawn, compare(in.u, 0, "GE")};
-  // top_k inside the prefix; or a nucleus that ends inside it; or min_p cutting inside it.
-  Value ended = ops::and_(ops::not_(limited), ops::compare(last_of(running), bound, "GE"));
-  Value cut = ops::compare(last_of(r.weight), in.min_p, "LT");
-  Value cut_known = ops::and_(cut, ops::or_(ops::not_(limited), nucleus_off));
-  return {drawn, ops::or_(limit_inside, ops::or_(ended, cut_known))};
+  return {drawn, ends_inside(in, r, n)};
 }
 
-// Draws within the filters, looking at ever longer prefixes while some row `wanted` needs it.
-// Returns token, log-probability and DrawnBy of every row.
-Values draw_filtered(const FilterInput& in, Value wanted, std::vector<int64_t> counts,
-                     DrawnBy level) {
-  int64_t size = in.logits.dim(1);
-  int64_t count = counts.empty() ? size : std::min(counts[0], size);
-  Filtered here = filtered(in, ranked(in, count));
-  bool last = count == size;
-  auto how =
-      static_cast<double>(static_cast<uint32_t>(counts.empty() ? DrawnBy::full_sort : level));
-  Values mine{here.drawn.token, here.drawn.logprob,
-              ops::full(in.u.function(), DType::u32, in.u.dims(), how)};
-  if (last) return mine;
+// ---- All tokens ---------------------------------------------------------------------------------
+
+// Of weights (B, V) in [0, 1]: the largest limit in each row such that the tokens of at least that
+// weight measure `target` (B) or more, as the bits of a float, which order like the floats. The
+// bisection takes 30 looks at the weights.
+Value limit_of(Value bits, Value target, const std::function<Value(Value)>& measure) {
+  ir::Function& f = bits.function();
+  Value low = ops::full(f, DType::i32, target.dims(), 0);
+  Value high = ops::full(f, DType::i32, target.dims(), std::bit_cast<int32_t>(1.0f) + 1);
+  auto gap = [&](const Values& v) { return ops::subtract(v[1], v[0]); };
+  Values found = ops::while_loop(
+      f, {low, high},
+      [&](const Values& v) { return ops::reduce_or(compare(gap(v), 1, "GT"), {0}); },
+      [&](const Values& v) {
+        Value half = ops::shift_right_logical(gap(v), ops::full_like(v[0], 1));
+        Value middle = ops::add(v[0], half);
+        Value above = measure(ops::compare(bits, like(column(middle), bits), "GE"));
+        Value enough = ops::compare(above, target, "GE");
+        return Values{ops::select(enough, middle, v[0]), ops::select(enough, v[1], middle)};
+      });
+  return found[0];
+}
+
+// How many tokens before each, in chunks, a predicate (B, V) holds for.
+Value count_before(Value pred) {
+  Mass m = mass_of(ops::convert(pred, DType::f32));
+  Value inside = ops::cumulative_sum(m.chunks, 2, {.exclusive = true});
+  Value chunk = one_later(m.running);
+  chunk = ops::broadcast_in_dim(chunk, inside.dims(), {0, 1});
+  Value all = ops::reshape(inside + chunk, {pred.dim(0), inside.dim(1) * inside.dim(2)});
+  return ops::slice_axis(all, 1, 0, pred.dim(1));
+}
+
+// The weights above the limit, and of those at the limit the first `quota` (B).
+Value above_limit(Value weight, Value bits, Value limit, Value quota) {
+  Value at = ops::compare(bits, like(column(limit), bits), "EQ");
+  Value first = ops::compare(count_before(at), like(column(quota), weight), "LT");
+  Value above = ops::compare(bits, like(column(limit), bits), "GT");
+  return select(ops::or_(above, ops::and_(at, first)), weight, 0);
+}
+
+// Keeps the first `top_k` (B) tokens by falling weight.
+Value keep_top_k(Value weight, Value top_k) {
+  Value bits = ops::bitcast_convert(weight, DType::i32);
+  auto count = [&](Value pred) { return ops::reduce_sum(ops::convert(pred, DType::i32), {1}); };
+  Value limit = limit_of(bits, top_k, count);
+  Value above = count(ops::compare(bits, like(column(limit), bits), "GT"));
+  return above_limit(weight, bits, limit, ops::convert(ops::subtract(top_k, above), DType::f32));
+}
+
+// Keeps tokens by falling weight until `bound` (B) is reached, the one that reaches it included.
+Value keep_nucleus(Value weight, Value bound) {
+  Value bits = ops::bitcast_convert(weight, DType::i32);
+  auto mass = [&](Value pred) { return ops::reduce_sum(select(pred, weight, 0), {1}); };
+  Value limit = limit_of(bits, bound, mass);
+  Value above = mass(ops::compare(bits, like(column(limit), bits), "GT"));
+  Value quota = ops::ceil((bound - above) / ops::bitcast_convert(limit, DType::f32));
+  return above_limit(weight, bits, limit, ops::maximum(quota, ops::full_like(quota, 1)));
+}
+
+// The filters over all tokens, in order.
+Drawn draw_from_all(const FilterInput& in, Value weight) {
+  auto size = static_cast<double>(weight.dim(1));
+  Value limited = ops::and_(compare(in.top_k, 0, "GT"), compare(in.top_k, size, "LT"));
+  Value k = ops::select(limited, in.top_k, ops::full_like(in.top_k, size));
+  weight = ops::if_(
+      ops::reduce_or(limited, {0}), [&] { return Values{keep_top_k(weight, k)}; },
+      [&] { return Values{weight}; })[0];
+  Value nucleus = keep_nucleus(weight, in.top_p * mass_of(weight).total);
+  Value off = ops::broadcast_in_dim(compare(in.top_p, 1, "GE"), weight.dims(), {0});
+  weight = ops::select(off, weight, nucleus);
+  Value likely = ops::compare(weight, like(column(in.min_p), weight), "GE");
+  weight = select(likely, weight, 0);
+  Mass mass = mass_of(weight);
+  Value token = draw_unfiltered(mass, in.u);
+  return {token, ops::log(at_index(weight, token) / mass.total)};
+}
+
+// Draws within the filters; all tokens are looked at only if some row `wanted` needs it. Returns
+// token, log-probability and DrawnBy of every row.
+Values draw_filtered(const FilterInput& in, Value weight, Value wanted, int64_t prefix) {
+  Filtered here = filtered(in, ranked(in, prefix));
+  auto by = [&](DrawnBy how) {
+    return ops::full(in.u.function(), DType::u32, in.u.dims(),
+                     static_cast<double>(static_cast<uint32_t>(how)));
+  };
+  Values mine{here.drawn.token, here.drawn.logprob, by(DrawnBy::prefix)};
+  if (prefix >= weight.dim(1)) return mine;
   Value missing = ops::and_(wanted, ops::not_(here.exact));
-  auto next = static_cast<DrawnBy>(static_cast<uint32_t>(level) + 1);
-  std::vector<int64_t> longer(counts.begin() + 1, counts.end());
   return ops::if_(
       ops::reduce_or(missing, {0}),
       [&] {
-        Values wider = draw_filtered(in, missing, longer, next);
-        for (size_t i = 0; i < mine.size(); ++i) {
-          wider[i] = ops::select(missing, wider[i], mine[i]);
-        }
-        return wider;
+        Drawn all = draw_from_all(in, weight);
+        Values out{all.token, all.logprob, by(DrawnBy::whole)};
+        for (size_t i = 0; i < out.size(); ++i) out[i] = ops::select(missing, out[i], mine[i]);
+        return out;
       },
       [&] { return mine; });
 }
@@ -278,8 +357,7 @@ Value draw(Value logits, Value rows, Value edits, const DrawOptions& options) {
     wanted = ops::or_(ops::or_(compare(top_k, 0, "GT"), compare(in.top_p, 1, "LT")),
                       compare(in.min_p, 0, "GT"));
     wanted = ops::and_(wanted, ops::not_(greedy));
-    Values drawn =
-        draw_filtered(in, wanted, {options.prefix, options.wide_prefix}, DrawnBy::prefix);
+    Values drawn = draw_filtered(in, s.weight, wanted, options.prefix);
     token = ops::select(wanted, drawn[0], token);
     filtered_logprob = drawn[1];
     how = ops::select(wanted, drawn[2], how);

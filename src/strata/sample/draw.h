@@ -43,13 +43,13 @@ inline constexpr int32_t kEditSeen = 1;    // in prompt or output: the repetitio
 inline constexpr int32_t kEditBanned = 2;  // never drawn
 inline constexpr int32_t kEditCount = 4;   // times this: how often the token was generated
 
-// How a row's token was found.
-enum class DrawnBy : uint32_t { plain = 0, prefix = 1, wide_prefix = 2, full_sort = 3 };
+// How a row's token was found: without filters; among the most likely tokens, where its filters
+// end; or among all, whose limits are found by bisection. Nothing is ever sorted as a whole.
+enum class DrawnBy : uint32_t { plain = 0, prefix = 1, whole = 2 };
 
 struct DrawOptions {
-  bool filters = false;        // some row may use top-k, top-p or min-p
-  int64_t prefix = 256;        // the most likely tokens that filters look at first
-  int64_t wide_prefix = 2048;  // then, where a row's filter reaches further; then everything
+  bool filters = false;  // some row may use top-k, top-p or min-p
+  int64_t prefix = 256;  // the most likely tokens that filters look at first
 };
 
 // logits (B, V) f32, rows u32 (B, kRowWords), edits i32 (B, U, 2) or null → u32 (B, 3): the token,

@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "strata/sample/programs.h"
 #include "strata/sample/tiny_for_test.h"
@@ -51,8 +52,7 @@ HostTensor words_for(const std::vector<SamplingSettings>& settings, uint32_t fir
 std::vector<HostTensor> run_program(const DrawShape& s, std::span<const HostTensor> inputs) {
   static const testing::Executor executor;
   static std::map<std::vector<int64_t>, pjrt::Executable> programs;
-  std::vector<int64_t> key{s.rows,           s.vocabulary,         s.edits, s.options.filters,
-                           s.options.prefix, s.options.wide_prefix};
+  std::vector<int64_t> key{s.rows, s.vocabulary, s.edits, s.options.filters, s.options.prefix};
   auto it = programs.find(key);
   if (it == programs.end()) {
     it = programs.emplace(key, executor.compile(*draw_function(s))).first;
@@ -165,7 +165,7 @@ TEST(Draw, ProcessedLogprobsAreThoseOfTheFilteredDistribution) {
   }
 }
 
-// ---- Prefixes and the full sort -----------------------------------------------------------------
+// ---- The prefix and all tokens  -----------------------------------------------------------------
 
 std::vector<double> random_logits(size_t count, uint32_t seed, double spread) {
   std::mt19937 generator(seed);
@@ -202,19 +202,19 @@ struct Filter {
   DrawnBy how;
 };
 
-// The settings reach every level; drawing 4000 times covers each kept set well.
-TEST(Draw, LongerPrefixesAreUsedOnlyWhereTheFilterReachesFurther) {
+// Some settings end inside the prefix, some beyond; drawing 4000 times covers each kept set well.
+TEST(Draw, AllTokensAreLookedAtOnlyWhereAFilterReachesFurther) {
   const Filter filters[] = {
       {"k inside", 5, 1, 0, DrawnBy::prefix},
       {"p inside", 0, 0.05, 0, DrawnBy::prefix},
       {"min_p inside", 0, 1, 0.8, DrawnBy::prefix},
-      {"k in the wide prefix", 40, 1, 0, DrawnBy::wide_prefix},
-      {"p in the wide prefix", 0, 0.2, 0, DrawnBy::wide_prefix},
-      {"min_p cuts a wide nucleus", 0, 0.999, 0.2, DrawnBy::wide_prefix},
-      {"k and p in the wide prefix", 40, 0.5, 0, DrawnBy::wide_prefix},
-      {"k beyond", 100, 1, 0, DrawnBy::full_sort},
-      {"p beyond", 0, 0.9, 0, DrawnBy::full_sort},
-      {"k beyond, p inside", 100, 0.1, 0, DrawnBy::full_sort},
+      {"k beyond the prefix", 40, 1, 0, DrawnBy::whole},
+      {"p beyond the prefix", 0, 0.2, 0, DrawnBy::whole},
+      {"min_p cuts a nucleus", 0, 0.999, 0.2, DrawnBy::whole},
+      {"k and p beyond the prefix", 40, 0.5, 0, DrawnBy::whole},
+      {"k beyond", 100, 1, 0, DrawnBy::whole},
+      {"p beyond", 0, 0.9, 0, DrawnBy::whole},
+      {"k beyond, p inside", 100, 0.1, 0, DrawnBy::whole},
   };
   std::vector<double> logits = random_logits(300, 5, 0.7);
   constexpr int64_t kDraws = 4000;
@@ -225,7 +225,7 @@ TEST(Draw, LongerPrefixesAreUsedOnlyWhereTheFilterReachesFurther) {
     s.top_p = f.top_p;
     s.min_p = f.min_p;
     Drawn drawn = run(repeated(logits, kDraws), words_for(std::vector(kDraws, s)),
-                      {.filters = true, .prefix = 8, .wide_prefix = 64});
+                      {.filters = true, .prefix = 8});
     std::vector<size_t> kept = kept_tokens(logits, s);
     std::vector<double> counts(logits.size());
     for (int32_t t : drawn.tokens) ++counts[static_cast<size_t>(t)];
@@ -245,14 +245,40 @@ TEST(Draw, LongerPrefixesAreUsedOnlyWhereTheFilterReachesFurther) {
   }
 }
 
-// A row that needs the full sort changes nothing in a row that does not.
+// Equal logits at the limit: exactly k are kept, the lower ids; a nucleus takes as many of them as
+// it needs.
+TEST(Draw, TiesGoToTheLowerIds) {
+  std::vector<double> logits(600, 0.0);
+  for (size_t i = 0; i < 600; i += 2) logits[i] = 1.0;
+  double high = std::exp(1.0), mass = 300 * high + 300;
+  SamplingSettings k, p;
+  k.top_k = 280;
+  p.top_p = (300 * high + 100.5) / mass;
+  constexpr int64_t kDraws = 20'000;
+  Drawn of_k = run(repeated(logits, kDraws), words_for(std::vector(kDraws, k)), {.filters = true});
+  Drawn of_p = run(repeated(logits, kDraws), words_for(std::vector(kDraws, p)), {.filters = true});
+  std::set<int32_t> seen_k(of_k.tokens.begin(), of_k.tokens.end());
+  std::set<int32_t> seen_p(of_p.tokens.begin(), of_p.tokens.end());
+  EXPECT_EQ(seen_k.size(), 280u);
+  EXPECT_EQ(*seen_k.rbegin(), 2 * 279);
+  EXPECT_EQ(of_k.how[0], DrawnBy::whole);
+  std::vector<int32_t> low;
+  for (int32_t t : seen_p) {
+    if (t % 2 == 1) low.push_back(t);
+  }
+  EXPECT_EQ(seen_p.size() - low.size(), 300u);
+  EXPECT_EQ(low.size(), 101u);
+  EXPECT_EQ(low.back(), 2 * 100 + 1);
+}
+
+// A row that needs all tokens changes nothing in a row that does not.
 TEST(Draw, OtherRowsChangeNothing) {
   std::vector<double> logits = random_logits(300, 6, 1);
   SamplingSettings narrow, wide, plain, cold;
   narrow.top_k = 4;
   wide.top_p = 0.97;
   cold.temperature = 0;
-  DrawOptions options{.filters = true, .prefix = 8, .wide_prefix = 64};
+  DrawOptions options{.filters = true, .prefix = 8};
   Drawn alone = run(repeated(logits, 4), words_for({narrow, plain, cold, plain}), options);
   Drawn mixed = run(repeated(logits, 4), words_for({narrow, wide, cold, plain}), options);
   for (size_t i : {0u, 2u, 3u}) {
@@ -260,7 +286,7 @@ TEST(Draw, OtherRowsChangeNothing) {
     EXPECT_EQ(alone.logprobs[i], mixed.logprobs[i]);
   }
   EXPECT_EQ(mixed.how[0], DrawnBy::prefix);
-  EXPECT_EQ(mixed.how[1], DrawnBy::full_sort);
+  EXPECT_EQ(mixed.how[1], DrawnBy::whole);
   EXPECT_EQ(mixed.how[2], DrawnBy::plain);
   EXPECT_EQ(alone.how[1], DrawnBy::plain);
 }

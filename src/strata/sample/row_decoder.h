@@ -28,8 +28,7 @@ struct SampleCounters {
   int64_t decoded = 0;         // tokens that they gave
   int64_t reshapes = 0;        // changes of the number of rows or their length
   int64_t filtered_draws = 0;  // steps in which some row used top-k, top-p or min-p
-  int64_t wide_draws = 0;      // rows whose filter reached beyond the short prefix
-  int64_t full_sorts = 0;      // rows whose filter needed all tokens sorted
+  int64_t whole_draws = 0;     // rows whose filters reached beyond the most likely tokens
   int64_t programs = 0;        // programs made ready, compiled or loaded
 };
 

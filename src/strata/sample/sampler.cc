@@ -78,48 +78,34 @@ Sampler::Sampler(SamplerSetup setup)
                                           : setup_.model->config().max_positions),
       seed_(setup_.options.seed ? *setup_.options.seed : system_seed()) {}
 
-std::shared_ptr<Prompt> Sampler::checked(Request request) const {
-  std::string where = "request '" + request.id + "'";
-  check(request.settings, where);
-  int64_t vocabulary = setup_.model->config().vocabulary;
-  require(
-      !request.id.empty(),
-      {.id = "sample.request_id", .where = "request", .expected = "an id", .got = "an empty text"});
-  require(!request.tokens.empty(), {.id = "sample.prompt",
-                                    .where = where,
-                                    .expected = "a prompt of at least one token",
-                                    .got = "none"});
-  auto known = [&](int32_t id) { return id >= 0 && id < vocabulary; };
-  for (size_t i = 0; i < request.tokens.size(); ++i) {
-    if (known(request.tokens[i])) continue;
-    fail({.id = "sample.prompt",
-          .where = fmt::format("{}, token {}", where, i),
-          .expected = fmt::format("an id below {}", vocabulary),
-          .got = std::to_string(request.tokens[i])});
-  }
-  auto out = std::make_shared<Prompt>();
-  out->stop_ids = request.settings.stop_ids;
-  for (const std::string& text : request.settings.stop) {
+// All tokens that end an answer: the request's, those of stop texts that are special tokens (which
+// leave no text in which they could be found), and the model's.
+std::vector<int32_t> Sampler::stop_ids(const SamplingSettings& s, const std::string& where) const {
+  std::vector<int32_t> out = s.stop_ids;
+  for (const std::string& text : s.stop) {
     require(setup_.tokenizer.has_value(), {.id = "sample.stop",
                                            .where = where,
                                            .expected = "no stop texts, for there is no tokenizer",
                                            .got = "\"" + text + "\"",
                                            .cure = "Use stop_ids"});
-    // Special tokens leave no text in which it could be found.
     std::optional<int32_t> id = setup_.tokenizer->token_id(text);
-    if (id && setup_.tokenizer->is_special(*id)) out->stop_ids.push_back(*id);
+    if (id && setup_.tokenizer->is_special(*id)) out.push_back(*id);
   }
-  for (int32_t id : out->stop_ids) {
-    require(known(id), {.id = "sample.stop",
-                        .where = where,
-                        .expected = fmt::format("stop ids below {}", vocabulary),
-                        .got = std::to_string(id)});
+  int64_t vocabulary = setup_.model->config().vocabulary;
+  for (int32_t id : out) {
+    require(id >= 0 && id < vocabulary, {.id = "sample.stop",
+                                         .where = where,
+                                         .expected = fmt::format("stop ids below {}", vocabulary),
+                                         .got = std::to_string(id)});
   }
-  if (!request.settings.ignore_eos) {
-    out->stop_ids.insert(out->stop_ids.end(), setup_.eos.begin(), setup_.eos.end());
-  }
-  std::sort(out->stop_ids.begin(), out->stop_ids.end());
-  out->stop_ids.erase(std::unique(out->stop_ids.begin(), out->stop_ids.end()), out->stop_ids.end());
+  if (!s.ignore_eos) out.insert(out.end(), setup_.eos.begin(), setup_.eos.end());
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// New tokens that the request gets at most.
+int64_t Sampler::budget(const Request& request, const std::string& where) const {
   auto size = static_cast<int64_t>(request.tokens.size());
   int64_t room = context_ - size;
   int64_t least = request.settings.max_new_tokens.value_or(1);
@@ -131,7 +117,30 @@ std::shared_ptr<Prompt> Sampler::checked(Request request) const {
           .cure = "Shorten the prompt or lower max_new_tokens",
           .code = Code::out_of_range});
   }
-  out->budget = request.settings.max_new_tokens.value_or(std::min(room, kDefaultNewTokens));
+  return request.settings.max_new_tokens.value_or(std::min(room, kDefaultNewTokens));
+}
+
+std::shared_ptr<Prompt> Sampler::checked(Request request) const {
+  std::string where = "request '" + request.id + "'";
+  check(request.settings, where);
+  require(
+      !request.id.empty(),
+      {.id = "sample.request_id", .where = "request", .expected = "an id", .got = "an empty text"});
+  require(!request.tokens.empty(), {.id = "sample.prompt",
+                                    .where = where,
+                                    .expected = "a prompt of at least one token",
+                                    .got = "none"});
+  int64_t vocabulary = setup_.model->config().vocabulary;
+  for (size_t i = 0; i < request.tokens.size(); ++i) {
+    if (request.tokens[i] >= 0 && request.tokens[i] < vocabulary) continue;
+    fail({.id = "sample.prompt",
+          .where = fmt::format("{}, token {}", where, i),
+          .expected = fmt::format("an id below {}", vocabulary),
+          .got = std::to_string(request.tokens[i])});
+  }
+  auto out = std::make_shared<Prompt>();
+  out->stop_ids = stop_ids(request.settings, where);
+  out->budget = budget(request, where);
   out->seed = request.settings.seed.value_or(seed_);
   out->id_hash = hash64(request.id);
   out->waiting = request.settings.samples;
@@ -279,9 +288,7 @@ void Sampler::accept(int64_t row, std::span<const uint32_t> drawn, uint64_t vers
   AnswerPtr& answer = rows_[static_cast<size_t>(row)];
   SampleCounters& counters = decoder_.counters();
   ++counters.decoded;
-  auto how = static_cast<DrawnBy>(drawn[2]);
-  if (how == DrawnBy::wide_prefix) ++counters.wide_draws;
-  if (how == DrawnBy::full_sort) ++counters.full_sorts;
+  if (static_cast<DrawnBy>(drawn[2]) == DrawnBy::whole) ++counters.whole_draws;
   auto logprob = std::bit_cast<float>(drawn[1]);
   if (std::isnan(logprob)) {
     std::string error =

@@ -99,6 +99,8 @@ class Sampler {
   using AnswerPtr = std::unique_ptr<Answer>;
 
   std::shared_ptr<Prompt> checked(Request request) const;
+  std::vector<int32_t> stop_ids(const SamplingSettings& settings, const std::string& where) const;
+  int64_t budget(const Request& request, const std::string& where) const;
   void run_step(const runtime::ParameterTable& parameters);
   void fit_shape();
   StateShape wanted_shape() const;

@@ -276,7 +276,7 @@ TEST(Sampler, NothingCompilesAfterPrepare) {
   }
   EXPECT_EQ(sampler.counters().programs, programs);
   EXPECT_EQ(dense().compiler->counters().compiles, compiles);
-  EXPECT_EQ(sampler.counters().full_sorts, 0);
+  EXPECT_EQ(sampler.counters().whole_draws, 0);
   EXPECT_GT(sampler.counters().filtered_draws, 0);
 }
 
