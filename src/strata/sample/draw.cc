@@ -82,16 +82,18 @@ Value edited(Value logits, Value rows, Value edits) {
 
 // A row's logits around their maximum, divided by the temperature, and e to them.
 struct Scaled {
-  Value greatest;  // (B, 1) of the logits
-  Value z;         // (B, V), at most 0
-  Value weight;    // (B, V) e^z
+  Value logits;    // (B, V)
+  Value greatest;  // (B, 1) of them
+  Value temperature;
+  Value weight;  // (B, V) e^((logits - greatest) / temperature), at most 1
 };
 
 Scaled scaled(Value logits, Value temperature) {
   Scaled s;
+  s.logits = logits;
   s.greatest = ops::reduce_max(logits, {1}, true);
-  s.z = (logits - s.greatest) / column(temperature);
-  s.weight = ops::exponential(s.z);
+  s.temperature = temperature;
+  s.weight = ops::exponential((logits - s.greatest) / column(temperature));
   return s;
 }
 
@@ -157,6 +159,12 @@ Value draw_unfiltered(const Mass& mass, Value u) {
   Value last = ops::reduce_max(select(compare(inside, 0, "GT"), place, 0), {1});
   Value found = ops::minimum(first_beyond(running, rest), last);
   return ops::add(ops::multiply(chunk, ops::full_like(chunk, kChunk)), found);
+}
+
+// log-probability of `token` (B), given the sum of all weights.
+Value logprob_of(const Scaled& s, Value token, Value total) {
+  Value above = at_index(s.logits, token) - ops::reshape(s.greatest, token.dims());
+  return above / s.temperature - ops::log(total);
 }
 
 Value greedy_token(Value logits, Value greatest) {
@@ -362,11 +370,11 @@ Value draw(Value logits, Value rows, Value edits, const DrawOptions& options) {
     filtered_logprob = drawn[1];
     how = ops::select(wanted, drawn[2], how);
   }
-  Value of_edited = at_index(s.z, token) - ops::log(mass.total);
+  Value of_edited = logprob_of(s, token, mass.total);
   Value logprob = of_edited;
   if (edits) {
     Scaled raw = scaled(logits, temperature);
-    Value of_raw = at_index(raw.z, token) - ops::log(mass_of(raw.weight).total);
+    Value of_raw = logprob_of(raw, token, mass_of(raw.weight).total);
     // Every token banned leaves nothing to draw from: of_edited is NaN and must stay seen.
     Value drawable = ops::compare(of_edited, of_edited, "EQ");
     of_raw = ops::select(drawable, of_raw, of_edited);
