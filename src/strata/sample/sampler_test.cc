@@ -302,6 +302,22 @@ TEST(Sampler, ShapesGrowUnderRunningAnswers) {
   }
 }
 
+// An answer that outgrows its row goes on in a longer one.
+TEST(Sampler, RowsGrowWithTheirAnswers) {
+  TinyModel tiny(50, 3);
+  Sampler sampler(tiny.setup({.rows = {1}}));
+  Result r = generate(sampler, {greedy("a", {1, 2, 3}, 1100)}, tiny.parameters)[0];
+  EXPECT_EQ(sampler.counters().reshapes, 1);
+  ASSERT_EQ(r.tokens.size(), 1100u);
+  std::vector<int32_t> prompt{1, 2, 3};
+  prompt.insert(prompt.end(), r.tokens.begin(), r.tokens.begin() + 1080);
+  Result rest = generate(sampler, {greedy("b", prompt, 20)}, tiny.parameters)[0];
+  for (size_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(rest.tokens[i], r.tokens[1080 + i]);
+    EXPECT_NEAR(rest.logprobs[i], r.logprobs[1080 + i], 1e-4);
+  }
+}
+
 // A prompt longer than a piece is computed piece by piece.
 TEST(Sampler, LongPromptsComeInPieces) {
   TinyModel tiny(50, 3);
