@@ -2,6 +2,8 @@
 JOBS ?= $(shell nproc)
 SOURCES = find src tests \( -name '*.cc' -o -name '*.h' \) -not -path '*/testdata/*'
 CLANG_FORMAT ?= clang-format-14
+# Compiled programs stay inside the tree.
+export STRATA_CACHE ?= $(CURDIR)/.deps/cache
 
 .PHONY: setup setup-dev configure build tests test demo bench format format-check clean
 
