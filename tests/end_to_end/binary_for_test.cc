@@ -41,24 +41,6 @@ int wait_for(pid_t pid) {
 
 }  // namespace
 
-Scratch::Scratch() {
-  std::string name = (fs::path(::testing::TempDir()) / "strata-e2e-XXXXXX").string();
-  EXPECT_NE(::mkdtemp(name.data()), nullptr) << name;
-  path_ = name;
-}
-
-Scratch::~Scratch() {
-  std::error_code ec;
-  fs::remove_all(path_, ec);
-}
-
-std::vector<std::string> Scratch::entries() const {
-  std::vector<std::string> out;
-  for (const auto& e : fs::directory_iterator(path_)) out.push_back(e.path().filename().string());
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 Outcome run(const Request& request) {
   Scratch scratch;
   std::string in = (scratch / "in").string(), out = (scratch / "out").string(),

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "strata/testing/scratch_directory.h"
+
 namespace strata::end_to_end {
 
 struct Outcome {
@@ -14,20 +16,7 @@ struct Outcome {
   std::string err;
 };
 
-// A directory of its own for one test, removed with all it holds at the end.
-class Scratch {
- public:
-  Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch();
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  // Names of what is in it, sorted; hidden files too.
-  std::vector<std::string> entries() const;
-
- private:
-  std::filesystem::path path_;
-};
+using Scratch = strata::testing::ScratchDirectory;
 
 // Runs the binary with `input` as its standard input. Plug-ins are found in the wheels' directory
 // and compiled programs are kept in `cache` (empty: nowhere that outlives the test). `environment`

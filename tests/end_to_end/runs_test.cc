@@ -12,6 +12,7 @@
 #include "strata/rl/sft.h"
 #include "strata/testing/executor.h"
 #include "strata/testing/random.h"
+#include "strata/testing/scratch_directory.h"
 #include "strata/weights/safetensors_writer.h"
 #include "strata/weights/tensor_source.h"
 
@@ -32,8 +33,6 @@ constexpr const char* kTemplate =
 class Runs : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "strata-runs-XXXXXX").string();
-    dir_ = ::mkdtemp(name.data());
     fs::create_directory(dir_ / "model");
     std::ofstream(dir_ / "model/config.json") << kConfig;
     std::ofstream(dir_ / "model/chat_template.jinja") << kTemplate;
@@ -43,7 +42,6 @@ class Runs : public ::testing::Test {
     compiler_ = std::make_shared<runtime::Compiler>(testing::Executor().client(),
                                                     runtime::CompilerOptions{.cache_dir = {}});
   }
-  void TearDown() override { fs::remove_all(dir_); }
 
   void write_weights() {
     auto model = models::build_model(dir_ / "model");
@@ -121,7 +119,8 @@ class Runs : public ::testing::Test {
     }
   }
 
-  fs::path dir_;
+  testing::ScratchDirectory scratch_;
+  const fs::path& dir_ = scratch_.path();
   std::shared_ptr<runtime::Compiler> compiler_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "strata/base/error.h"
 #include "strata/base/file.h"
+#include "strata/testing/scratch_directory.h"
 
 namespace strata::layers {
 namespace {
@@ -98,17 +99,15 @@ TEST(LayersTest, EveryRuleFindsItsBreach) {
 }
 
 TEST(LayersTest, ABrokenTableNamesItsLine) {
-  std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "strata_layers_test";
-  std::filesystem::create_directories(dir);
-  write_file_atomically(dir / "rooms.txt", "# rooms\nbase:\nir sharding\n");
+  testing::ScratchDirectory scratch;
+  scratch.write("rooms.txt", "# rooms\nbase:\nir sharding\n");
   try {
-    read_rules(dir);
+    read_rules(scratch.path());
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& e) {
     EXPECT_EQ(e.id(), "layers.table");
     EXPECT_NE(std::string(e.what()).find("rooms.txt:3"), std::string::npos) << e.what();
   }
-  std::filesystem::remove_all(dir);
 }
 
 }  // namespace

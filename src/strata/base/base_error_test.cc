@@ -13,6 +13,7 @@
 #include "strata/base/json.h"
 #include "strata/base/log.h"
 #include "strata/base/process.h"
+#include "strata/testing/scratch_directory.h"
 
 namespace strata {
 namespace {
@@ -48,14 +49,10 @@ class Limit {
   rlimit old_{};
 };
 
-class FileErrorTest : public testing::Test {
+class FileErrorTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    dir_ = fs::path(testing::TempDir()) / ("strata_base_error_" + std::to_string(::getpid()));
-    fs::create_directories(dir_);
-  }
-  void TearDown() override { fs::remove_all(dir_); }
-  fs::path dir_;
+  testing::ScratchDirectory scratch_;
+  const fs::path& dir_ = scratch_.path();
 };
 
 TEST(BaseErrorTest, DTypeNames) {

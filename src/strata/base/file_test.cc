@@ -6,24 +6,21 @@
 #include <cstring>
 
 #include "strata/base/error.h"
+#include "strata/testing/scratch_directory.h"
 
 namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
 
-class FileTest : public testing::Test {
+class FileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    dir_ = fs::path(testing::TempDir()) / ("strata_file_test_" + std::to_string(::getpid()));
-    fs::create_directories(dir_);
-  }
-  void TearDown() override { fs::remove_all(dir_); }
   size_t entries() const {
     return static_cast<size_t>(
         std::distance(fs::directory_iterator(dir_), fs::directory_iterator()));
   }
-  fs::path dir_;
+  testing::ScratchDirectory scratch_;
+  const fs::path& dir_ = scratch_.path();
 };
 
 TEST_F(FileTest, AtomicWriteReplacesTheWholeFile) {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "strata/base/file.h"
+#include "strata/testing/scratch_directory.h"
 
 namespace strata {
 namespace {
@@ -15,10 +15,8 @@ TEST(HashTest, Sha256OfTheStandardVectors) {
 }
 
 TEST(HashTest, FileAndTextAgree) {
-  std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "strata_hash_test";
-  write_file_atomically(path, "abc");
-  EXPECT_EQ(sha256_of_file(path), sha256(std::string_view("abc")));
-  std::filesystem::remove(path);
+  testing::ScratchDirectory scratch;
+  EXPECT_EQ(sha256_of_file(scratch.write("a", "abc")), sha256(std::string_view("abc")));
 }
 
 TEST(HashTest, Hash64DependsOnTextAndSeed) {

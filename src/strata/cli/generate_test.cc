@@ -12,6 +12,7 @@
 #include "strata/base/strings.h"
 #include "strata/cli/command.h"
 #include "strata/cli/run.h"
+#include "strata/testing/scratch_directory.h"
 #include "strata/weights/safetensors_writer.h"
 #include "strata/weights/tensor_source.h"
 
@@ -29,12 +30,7 @@ struct Outcome {
 
 class Generate : public ::testing::Test {
  protected:
-  Generate() {
-    std::string pattern = ::testing::TempDir() + "/strata_generate_XXXXXX";
-    dir_ = ::mkdtemp(pattern.data());
-    ::setenv("STRATA_CACHE", (dir_ / "cache").c_str(), 1);
-  }
-  ~Generate() override { fs::remove_all(dir_); }
+  Generate() { ::setenv("STRATA_CACHE", (dir_ / "cache").c_str(), 1); }
 
   Outcome run_generate(const fs::path& model, std::vector<std::string> more) {
     std::vector<std::string> arguments{
@@ -71,7 +67,8 @@ class Generate : public ::testing::Test {
     return model;
   }
 
-  fs::path dir_;
+  strata::testing::ScratchDirectory scratch_;
+  const fs::path& dir_ = scratch_.path();
 };
 
 bool contains(const std::string& text, const std::string& part) {

@@ -37,11 +37,11 @@ void declare_sample(CLI::App& app) {
 Outcome run_sample(const std::vector<std::string>& arguments) {
   const std::vector<Command> commands = {
       {"sample", "A sample", "strata sample --fail-with 3\n", declare_sample}, version_command()};
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   int status = run(arguments, commands);
-  std::string err = testing::internal::GetCapturedStderr();
-  return {status, testing::internal::GetCapturedStdout(), err};
+  std::string err = ::testing::internal::GetCapturedStderr();
+  return {status, ::testing::internal::GetCapturedStdout(), err};
 }
 
 bool contains(const std::string& text, const std::string& part) {

@@ -91,19 +91,11 @@ TEST(ChatTemplate, OddRolesAndToolsAreMarkedToo) {
 
 class ChatTemplateFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    directory_ = std::filesystem::path(::testing::TempDir()) / "strata_chat_template";
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-  void write(const std::string& name, const std::string& text) {
-    write_file_atomically(directory_ / name, text);
-  }
+  void write(const std::string& name, const std::string& text) { scratch_.write(name, text); }
   std::string render(const ChatOptions& options = {}) {
-    return ChatTemplate::load(directory_).render(Json::array(), options).text.text();
+    return ChatTemplate::load(scratch_.path()).render(Json::array(), options).text.text();
   }
-  std::filesystem::path directory_;
+  strata::testing::ScratchDirectory scratch_;
 };
 
 TEST_F(ChatTemplateFiles, ConfigWithOneTemplateAndTokens) {

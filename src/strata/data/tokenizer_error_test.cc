@@ -128,8 +128,8 @@ TEST(TokenizerError, PatternsThatBacktrackForeverStop) {
 }
 
 TEST(TokenizerError, MissingFiles) {
-  std::filesystem::path empty = std::filesystem::path(::testing::TempDir()) / "strata_no_tokenizer";
-  std::filesystem::create_directories(empty);
+  strata::testing::ScratchDirectory scratch;
+  const std::filesystem::path& empty = scratch.path();
   Error e = error_of([&] { Tokenizer::load(empty); });
   EXPECT_EQ(e.id(), "tokenizer.not_found");
   EXPECT_NE(std::string(e.what()).find("tokenizer.json"), std::string::npos);
@@ -139,7 +139,6 @@ TEST(TokenizerError, MissingFiles) {
   Error junk = error_of([&] { Tokenizer::load(model); });
   std::ofstream(model, std::ios::trunc) << "";
   Error nothing = error_of([&] { Tokenizer::load(model); });
-  std::filesystem::remove_all(empty);
   EXPECT_EQ(junk.id(), "tokenizer.sentencepiece");
   EXPECT_EQ(nothing.id(), "tokenizer.sentencepiece");
   EXPECT_EQ(nothing.code(), Code::data_loss);

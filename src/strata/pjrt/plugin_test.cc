@@ -6,6 +6,7 @@
 
 #include "strata/pjrt/c_api.h"
 #include "strata/pjrt/test_support.h"
+#include "strata/testing/scratch_directory.h"
 
 namespace strata::pjrt {
 namespace {
@@ -15,10 +16,10 @@ namespace fs = std::filesystem;
 class PluginTest : public OnBothPlugins {};
 INSTANTIATE_TEST_SUITE_P(Plugins, PluginTest, ::testing::ValuesIn(kPlugins), plugin_label);
 
-fs::path scratch_dir() {
-  fs::path dir = fs::path(::testing::TempDir()) / ("strata_plugin_" + std::to_string(::getpid()));
-  fs::create_directories(dir);
-  return dir;
+// The directory of this process's tests.
+const fs::path& scratch_dir() {
+  static const testing::ScratchDirectory scratch;
+  return scratch.path();
 }
 
 TEST_P(PluginTest, ReportsVersionTableAndAttributes) {

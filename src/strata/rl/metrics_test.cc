@@ -13,6 +13,7 @@
 #include "strata/rl/machine.h"
 #include "strata/rl/phases.h"
 #include "strata/rl/tensorboard.h"
+#include "strata/testing/scratch_directory.h"
 
 namespace strata::rl {
 namespace {
@@ -32,18 +33,10 @@ std::string error_id(Run run, const std::string& part, Code code) {
 }
 
 // A directory of its own for each test.
-class MetricsFiles : public testing::Test {
+class MetricsFiles : public ::testing::Test {
  protected:
-  MetricsFiles() {
-    const testing::TestInfo* info = testing::UnitTest::GetInstance()->current_test_info();
-    dir_ = fs::temp_directory_path() /
-           (std::string("strata_rl_") + info->name() + "_" + std::to_string(::getpid()));
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  ~MetricsFiles() override { fs::remove_all(dir_); }
-
-  fs::path dir_;
+  strata::testing::ScratchDirectory scratch_;
+  const fs::path& dir_ = scratch_.path();
 };
 
 StepMetrics at_step(int64_t step) {
@@ -233,14 +226,14 @@ TEST(Phases, StepTextLeavesOutWhatIsNotReported) {
 }
 
 TEST(Phases, LiveLineLogsWhereThereIsNoTerminal) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   {
     LiveLine line("grpo", 10, 12);
     line.write(at_step(10));
     line.write(at_step(11));
     line.write(at_step(12));
   }
-  std::string text = testing::internal::GetCapturedStderr();
+  std::string text = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("strata: step 11/12 | reward 10.500 | ETA 0:00\n"), std::string::npos)
       << text;
   EXPECT_NE(text.find("strata: step 12/12 | reward 11.500\n"), std::string::npos) << text;

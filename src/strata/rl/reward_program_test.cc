@@ -11,7 +11,7 @@ const std::string kRead =
     "id=$(printf '%s' \"$l\" | sed 's/^{\"id\":\"\\([^\"]*\\)\".*/\\1/'); "
     "n=$(printf '%s' \"$l\" | sed 's/.*\"tokens\":\\([0-9]*\\).*/\\1/'); ";
 
-class ProgramRewardTest : public testing::Test {
+class ProgramRewardTest : public ::testing::Test {
  protected:
   ProgramRewardTest() {
     example_.id = "own:1";

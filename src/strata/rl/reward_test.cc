@@ -23,7 +23,7 @@ std::string error_id(Run run, const std::string& part, Code code = Code::invalid
   return "";
 }
 
-class RewardTest : public testing::Test {
+class RewardTest : public ::testing::Test {
  protected:
   RewardTest() {
     example_.id = "arithmetic:20+3";

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "strata/base/file.h"
 #include "strata/rl/engine_for_test.h"
@@ -12,26 +11,14 @@
 #include "strata/rl/score.h"
 #include "strata/rl/sft.h"
 #include "strata/testing/errors.h"
+#include "strata/testing/scratch_directory.h"
 
 namespace strata::rl {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::expect_error;
-
-// A directory that removes itself.
-struct Scratch {
-  fs::path path;
-  Scratch() {
-    std::string name = (fs::temp_directory_path() / "strata-rl-XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~Scratch() { fs::remove_all(path); }
-  fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path / name) << text;
-    return path / name;
-  }
-};
+using Scratch = testing::ScratchDirectory;
 
 const std::string kGrpo = R"(
 [model]
@@ -115,7 +102,7 @@ TEST(RunFiles, AnotherRunsDirectoryIsRefused) {
   Scratch dir;
   dir.write("metrics.jsonl", "");
   RunConfig run;
-  run.output = dir.path;
+  run.output = dir.path();
   expect_error(Code::already_exists, "rl.run_exists", "--resume", [&] { check_output(run); });
   run.resume = true;
   check_output(run);
@@ -123,11 +110,11 @@ TEST(RunFiles, AnotherRunsDirectoryIsRefused) {
 
 TEST(Session, RefusesATokenizerThatDoesNotFit) {
   Scratch dir;
-  fs::copy(oracle_path("qwen3_tied") / "config.json", dir.path / "config.json");
+  fs::copy(oracle_path("qwen3_tied") / "config.json", dir.path() / "config.json");
   fs::copy(fs::path(STRATA_SOURCE_DIR) / "tests/testdata/data/smollm2_tokenizer.json",
-           dir.path / "tokenizer.json");
+           dir.path() / "tokenizer.json");
   expect_error(Code::invalid_argument, "rl.tokenizer_fit", "49152 ids",
-               [&] { open_session({.model = dir.path}, nullptr); });
+               [&] { open_session({.model = dir.path()}, nullptr); });
 }
 
 TEST(Score, RefusesShapesThatCannotBe) {

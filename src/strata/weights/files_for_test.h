@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -13,30 +12,11 @@
 
 #include "strata/base/error.h"
 #include "strata/base/file.h"
+#include "strata/testing/scratch_directory.h"
 
 namespace strata::weights {
 
-// A directory of its own, removed at the end of the test.
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    static int count = 0;
-    path_ = std::filesystem::path(::testing::TempDir()) /
-            ("strata-weights-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
-    std::filesystem::create_directories(path_);
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-  ~ScratchDirectory() {
-    std::error_code ec;
-    std::filesystem::remove_all(path_, ec);
-  }
-  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+using strata::testing::ScratchDirectory;
 
 inline void put_file(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::create_directories(path.parent_path());

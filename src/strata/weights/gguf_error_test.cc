@@ -154,15 +154,15 @@ TEST(GgufError, TypesThatAreNotDecodedAreRefusedByName) {
                "whole blocks");
 }
 
-class ImportError : public testing::Test {
+class ImportError : public ::testing::Test {
  protected:
   void refuse(const GgufImage& g, std::string_view id, std::string_view part) {
     put_file(scratch_ / "m.gguf", g.bytes());
     auto run = [&] { import_gguf(scratch_ / "m.gguf", scratch_ / "out"); };
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     expect_error(run, id, part);
     expect_error(run, id, "m.gguf");
-    testing::internal::GetCapturedStderr();
+    ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch_.path()), {}), 1)
         << "a failed import left something behind";
   }

@@ -16,7 +16,7 @@ namespace {
 const std::filesystem::path kData =
     std::filesystem::path(STRATA_SOURCE_DIR) / "tests/testdata/weights";
 
-class GgufBlocks : public testing::TestWithParam<const char*> {};
+class GgufBlocks : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(GgufBlocks, EqualPyPiBitForBit) {
   GgufFile file(kData / "gguf_blocks.gguf");
@@ -39,8 +39,8 @@ TEST_P(GgufBlocks, EqualPyPiBitForBit) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Types, GgufBlocks,
-                         testing::Values("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K",
-                                         "Q6_K"));
+                         ::testing::Values("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K",
+                                           "Q6_K"));
 
 TEST(Gguf, EveryValueType) {
   using G = GgufImage;

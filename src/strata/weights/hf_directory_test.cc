@@ -36,7 +36,7 @@ std::vector<TensorSpec> four_specs() {
           {"norm.weight", DType::f32, {16}}};
 }
 
-class ShardedDirectory : public testing::Test {
+class ShardedDirectory : public ::testing::Test {
  protected:
   void SetUp() override {
     ShardOptions options;
@@ -102,9 +102,9 @@ TEST_F(ShardedDirectory, TensorOutsideTheIndex) {
 
 TEST_F(ShardedDirectory, StrayFilesAreIgnored) {
   put_file(directory_ / "consolidated.safetensors", "not even safetensors");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   HfDirectory d(directory_);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("ignoring consolidated.safetensors"),
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("ignoring consolidated.safetensors"),
             std::string::npos);
   EXPECT_EQ(to_host(d.get("a.weight")).at(0), 1);
 }
@@ -159,9 +159,9 @@ TEST(HfDirectory, OtherSafetensorsBesideASingleFileAreIgnored) {
   ScratchDirectory scratch;
   write_filled(scratch / "m", four_specs(), {});
   put_file(scratch / "m/adapter_model.safetensors", "");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(open_source(scratch / "m")->tensors().size(), 4u);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("adapter_model"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("adapter_model"), std::string::npos);
 }
 
 TEST(HfDirectory, NoWeights) {

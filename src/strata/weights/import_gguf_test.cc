@@ -182,10 +182,10 @@ std::string steps_of(const char* pre) {
   g.strings("tokenizer.ggml.tokens", {"<e>", "a"}).strings("tokenizer.ggml.merges", {});
   tiny_qwen2_tensors(g);
   put_file(scratch / "m.gguf", g.bytes());
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   import_gguf(scratch / "m.gguf", scratch / "m");
   bool warned =
-      testing::internal::GetCapturedStderr().find("tokenizer.ggml.pre") != std::string::npos;
+      ::testing::internal::GetCapturedStderr().find("tokenizer.ggml.pre") != std::string::npos;
   EXPECT_EQ(warned, pre == nullptr);
   Json t = read_json(scratch / "m/tokenizer.json");
   EXPECT_EQ(t["added_tokens"].size(), 1u) << "without types the end token is special";
