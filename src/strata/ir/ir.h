@@ -150,7 +150,7 @@ struct OpDef {
   ShapeRule shape = nullptr;
   Gradient gradient = NoRuleYet;
   PrintRule print = nullptr;  // null: no attributes in the text
-  LowerRule lower = nullptr;  // null: the printer writes it as it is
+  LowerRule lower = nullptr;  // null: the printer writes it as it is; see also print
   Cost cost = Cost::heavy;
   std::string_view dialect = "stablehlo";
   // The region's text captures outer values (stablehlo.if): its parameters stand for the operands

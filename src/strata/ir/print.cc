@@ -68,7 +68,8 @@ class Printer {
   }
 
   void node(Node& n, int depth) {
-    invariant(!n.def->dialect.empty() && n.def->lower == nullptr, "ir.print_unlowered",
+    bool printable = n.def->lower == nullptr || n.def->print != nullptr;
+    invariant(!n.def->dialect.empty() && printable, "ir.print_unlowered",
               "a printable op instead of " + place(n));
     out_.append(static_cast<size_t>(depth) * 2, ' ');
     if (!n.results.empty()) {

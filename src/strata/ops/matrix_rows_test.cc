@@ -63,6 +63,30 @@ OpRow mixed_dot_row() {
       .tolerance_scale = 16};
 }
 
+// Three adjacent contracted dims between and after others, and a batch dim behind them.
+OpRow merged_dot_row() {
+  return {.op = &kDotGeneral,
+          .what = "adjacent contracted dims",
+          .inputs = {{.dims = {5, 3, 2, 2, 4}}, {.dims = {4, 6, 3, 2, 2}}},
+          .build = [](Function&, const Values& v) -> Values {
+            return {dot_general(v[0], v[1],
+                                {.lhs_batch = {4},
+                                 .rhs_batch = {0},
+                                 .lhs_contract = {1, 2, 3},
+                                 .rhs_contract = {2, 3, 4}})};
+          },
+          .reference = [](const Arrays& v) -> Arrays {
+            Array out = array({4, 5, 6});
+            testing::for_each_index({4, 5, 6, 3, 2, 2}, [&](const Dims& i) {
+              int64_t b = i[0], m = i[1], n = i[2], p = i[3], q = i[4], r = i[5];
+              out[offset(out.dims, {b, m, n})] += v[0][offset(v[0].dims, {m, p, q, r, b})] *
+                                                  v[1][offset(v[1].dims, {b, n, p, q, r})];
+            });
+            return {out};
+          },
+          .tolerance_scale = 16};
+}
+
 OpRow widening_dot_row() {
   return {.op = &kDotGeneral,
           .what = "bf16 into f32",
@@ -235,7 +259,7 @@ Rows solve_rows() {
 
 Rows matrix_rows() {
   Rows rows{linear_row(DType::f32), linear_row(DType::f64), linear_row(DType::bf16),
-            mixed_dot_row(), widening_dot_row()};
+            mixed_dot_row(),        merged_dot_row(),       widening_dot_row()};
   for (OpRow& r : grouped_rows()) rows.push_back(std::move(r));
   for (OpRow& r : solve_rows()) rows.push_back(std::move(r));
   return rows;

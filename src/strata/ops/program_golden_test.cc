@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "strata/ops/dot.h"
 #include "strata/ops/op_rows.h"
 #include "strata/testing/golden.h"
 #include "strata/testing/op_harness.h"
@@ -40,6 +41,21 @@ TEST(ProgramText, OfEveryOp) {
 
 TEST(ProgramText, IsTheSameEveryTime) {
   EXPECT_EQ(testing::program_text(*every_op()), testing::program_text(*every_op()));
+}
+
+// XLA's CPU compiler would transpose the left side of a product over several dims; a partitioned
+// program keeps them, since each may be sharded by itself.
+TEST(ProgramText, ProductsOverAdjacentDimsAreMerged) {
+  auto text = [](DType dtype, int partitions) {
+    ir::Function f;
+    f.num_partitions = partitions;
+    ir::Value x = f.parameter({dtype, {2, 3, 5}}), y = f.parameter({dtype, {2, 3, 4}});
+    f.set_results({dot_general(x, y, {.lhs_contract = {0, 1}, .rhs_contract = {0, 1}})});
+    return testing::program_text(f);
+  };
+  EXPECT_NE(text(DType::f32, 1).find("lhs_contracting_dimensions = [0],"), std::string::npos);
+  EXPECT_NE(text(DType::f32, 2).find("lhs_contracting_dimensions = [0, 1],"), std::string::npos);
+  EXPECT_NE(text(DType::bf16, 1).find("lhs_contracting_dimensions = [0, 1],"), std::string::npos);
 }
 
 }  // namespace
