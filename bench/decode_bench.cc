@@ -2,13 +2,12 @@
 // Prints the wall time of the fastest and the median round (prompts included) and the CPU time of
 // the whole process, which other work on the machine disturbs less.
 //
-//   decode_bench MODEL_DIR [--shared] [--scan] [ROWS…]
+//   decode_bench MODEL_DIR [--shared] [--scan] [--greedy] [--serve] [ROWS…]
 //
 // --shared: all rows answer one prompt, as the samples of a group do. --scan: equal layers'
-// parameters are stacked, as training may keep them. Default rows: 1 32.
+// parameters are stacked, as training may keep them. --greedy: temperature 0. --serve: a round of
+// the first number of rows for each "go" (serve.h). Default rows: 1 32.
 #include <fmt/format.h>
-
-#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "serve.h"
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/checkpoint/load_parameters.h"
@@ -34,7 +34,7 @@ constexpr int64_t kNew = 64;
 struct Arguments {
   std::string model;
   bool shared = false;
-  bool scan = false;
+  bool scan = false, greedy = false, serve = false;
   std::vector<int64_t> rows;
 };
 
@@ -46,6 +46,10 @@ Arguments parse(int argc, char** argv) {
       out.shared = true;
     } else if (word == "--scan") {
       out.scan = true;
+    } else if (word == "--greedy") {
+      out.greedy = true;
+    } else if (word == "--serve") {
+      out.serve = true;
     } else if (out.model.empty()) {
       out.model = word;
     } else {
@@ -56,15 +60,9 @@ Arguments parse(int argc, char** argv) {
   return out;
 }
 
-double cpu_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-std::vector<sample::Request> requests(int64_t rows, bool shared, int64_t vocabulary) {
+std::vector<sample::Request> requests(const Arguments& a, int64_t rows, int64_t vocabulary) {
   std::vector<sample::Request> out;
-  for (int64_t r = 0; r < (shared ? 1 : rows); ++r) {
+  for (int64_t r = 0; r < (a.shared ? 1 : rows); ++r) {
     sample::Request request;
     request.id = std::to_string(r);
     for (int64_t i = 0; i < kPrompt; ++i) {
@@ -73,7 +71,8 @@ std::vector<sample::Request> requests(int64_t rows, bool shared, int64_t vocabul
     request.settings.max_new_tokens = kNew;
     request.settings.ignore_eos = true;
     request.settings.seed = 1;
-    request.settings.samples = shared ? rows : 1;
+    request.settings.samples = a.shared ? rows : 1;
+    if (a.greedy) request.settings.temperature = 0;
     out.push_back(std::move(request));
   }
   return out;
@@ -98,17 +97,28 @@ void measure(const Arguments& a, int64_t rows, const models::CausalLm& model,
   options.rows = {rows};
   sample::Sampler sampler({&model, &structure, compiler, std::nullopt, {}, options});
   auto round = [&] {
-    sample::generate(sampler, requests(rows, a.shared, model.config().vocabulary), parameters);
+    sample::generate(sampler, requests(a, rows, model.config().vocabulary), parameters);
   };
   round();  // compiles
+  if (a.serve) {
+    bench::serve([&] {
+      Stopwatch clock;
+      round();
+      return Json{{"name", "strata"},
+                  {"seconds", clock.seconds()},
+                  {"work", rows * kNew},
+                  {"unit", "tokens"}};
+    });
+    return;
+  }
   std::vector<double> seconds;
-  double cpu = cpu_seconds();
+  double cpu = bench::cpu_seconds();
   for (int i = 0; i < kRounds; ++i) {
     Stopwatch clock;
     round();
     seconds.push_back(clock.seconds());
   }
-  cpu = (cpu_seconds() - cpu) / kRounds;
+  cpu = (bench::cpu_seconds() - cpu) / kRounds;
   std::sort(seconds.begin(), seconds.end());
   auto tokens = static_cast<double>(rows * kNew);
   fmt::print("{:3} rows: {:.1f} tokens/s (median {:.1f}), {:.2f} s of CPU in {:.2f} s\n", rows,
@@ -127,6 +137,7 @@ int run(int argc, char** argv) {
   auto client = pjrt::Client::create(pjrt::Plugin::load("cpu", {.deps_dir = STRATA_DEPS_DIR}));
   auto compiler = std::make_shared<runtime::Compiler>(client);
   runtime::TablePtr parameters = load(a, *model, structure, client);
+  if (a.serve) a.rows.resize(1);
   for (int64_t rows : a.rows) measure(a, rows, *model, structure, compiler, parameters);
   return 0;
 }

@@ -35,28 +35,34 @@ Values chunk_scores(Value hidden, Value head, Value labels, const TokenScoreOpti
   return out;
 }
 
+int64_t chunk_of(const TokenScoreOptions& o, int64_t vocabulary) {
+  constexpr int64_t kBytes = int64_t{256} << 20;
+  if (o.chunk > 0) return o.chunk;
+  return std::max<int64_t>(1, kBytes / (4 * vocabulary));
+}
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 }  // namespace
 
 TokenScores token_scores(Value hidden, Value head, Value labels, const TokenScoreOptions& o) {
   ir::Function& f = hidden.function();
   int64_t count = hidden.dim(0);
-  int64_t chunk = std::min(o.chunk, count);
-  int64_t steps = (count + chunk - 1) / chunk, padded = steps * chunk;
+  int64_t steps = divide_up(count, chunk_of(o, head.dim(0)));
+  int64_t chunk = divide_up(count, steps), padded = steps * chunk;
   if (padded != count) {
     hidden = ops::pad(hidden, ops::scalar(f, hidden.dtype(), 0), {0, 0}, {padded - count, 0});
     labels = ops::pad(labels, ops::scalar(f, labels.dtype(), 0), {0}, {padded - count});
   }
-  ops::Remat again{ops::Remat::Policy::full, {}};
   Values out;
   if (steps == 1) {
-    out = ops::call(f, {hidden, labels}, again,
-                    [&](const Values& v) { return chunk_scores(v[0], head, v[1], o); });
+    out = chunk_scores(hidden, head, labels, o);
   } else {
     Values xs{ops::reshape(hidden, {steps, chunk, hidden.dim(1)}),
               ops::reshape(labels, {steps, chunk})};
     ops::ScanOptions options;
     options.length = steps;
-    options.remat = again;
+    options.remat = {ops::Remat::Policy::full, {}};
     out = ops::scan(f, {}, xs, options, [&](Value, const Values&, const Values& v) {
             return ops::Step{{}, chunk_scores(v[0], head, v[1], o)};
           }).ys;

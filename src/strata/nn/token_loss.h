@@ -8,7 +8,7 @@ namespace strata::nn {
 
 struct TokenScoreOptions {
   ir::Value temperature = {};  // rank-0 f32, > 0: logits are divided by it; null = 1
-  int64_t chunk = 256;         // tokens whose logits exist at the same time
+  int64_t chunk = 0;           // tokens whose logits exist at once; 0 = what fits in 256 MiB
   bool entropy = false;        // also return the entropy of each distribution (no gradient)
 };
 
@@ -18,8 +18,8 @@ struct TokenScores {
 };
 
 // hidden (N, E) after the final norm, head (V, E), labels (N) i32 in [0, V). Logits are products in
-// the operands' type; everything after is float32. The reverse sweep computes a chunk's logits
-// again.
+// the operands' type; everything after is float32. Where there is more than one chunk, the reverse
+// sweep computes each chunk's logits again.
 TokenScores token_scores(ir::Value hidden, ir::Value head, ir::Value labels,
                          const TokenScoreOptions& options);
 

@@ -171,7 +171,7 @@ GrpoConfig read_grpo_config(Config& c) {
   g.step = read_step(c, g.train.policy.beta);
   g.train.policy.read_old = g.step.iterations > 1;
   g.train.compute = parse_dtype(choice(c, "train.compute", "f32", {"f32", "bf16"}));
-  g.train.chunk = c.integer("train.logit_chunk", 256, kCount);
+  g.train.chunk = c.integer("train.logit_chunk", 0, kCountOrZero);
   g.shape.rows = c.integer("train.rows", 1, kCount);
   g.shape.tokens = c.integer("train.row_tokens", 0, kCountOrZero);
   g.shape.scored = c.integer("train.scored_tokens", 0, kCountOrZero);

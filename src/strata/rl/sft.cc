@@ -4,6 +4,7 @@
 
 #include "strata/base/error.h"
 #include "strata/base/log.h"
+#include "strata/rl/machine.h"
 #include "strata/rl/run_files.h"
 #include "strata/rl/tensorboard.h"
 
@@ -39,7 +40,7 @@ SftConfig read_sft_config(Config& c) {
   s.accumulate = c.integer("train.accumulate", 1, kCount);
   std::vector<std::string> types{"f32", "bf16"};
   s.options.compute = parse_dtype(c.choice("train.compute", "f32", types));
-  s.options.chunk = c.integer("train.logit_chunk", 256, kCount);
+  s.options.chunk = c.integer("train.logit_chunk", 0, kCountOrZero);
   s.options.loss = LossKind::cross_entropy;
   s.steps = c.integer("sft.steps", kCount);
   s.eval_every = c.integer("sft.eval_every", 0, kCountOrZero);
@@ -79,12 +80,11 @@ TokenBatch token_batch(const data::Batch& b, const BatchShape& shape) {
 
 SftRun::SftRun(SftConfig config, std::shared_ptr<runtime::Compiler> compiler)
     : config_(std::move(config)) {
-  check_output(config_.run);
+  check_output(config_.run, config_.export_to);
   session_ = open_session(config_.session, std::move(compiler));
   open_data();
   make_engine();
-  fs::create_directories(config_.run.output);
-  lock_ = std::make_unique<DirectoryLock>(config_.run.output);
+  lock_ = open_output(config_.run);
   if (config_.run.resume) resume();
   write_file_atomically(config_.run.output / "config.json", config_.effective.dump(2) + "\n");
   auto at = config_.run.resume ? std::optional<int64_t>(done_) : std::nullopt;
@@ -197,9 +197,8 @@ void SftRun::save(int64_t step) {
 }
 
 SftSummary SftRun::run(const std::function<bool()>& interrupted) {
-  for (const runtime::MemoryReport& m : engine_->prepare(config_.accumulate > 1)) {
-    log_line(m.text());
-  }
+  report_memory(engine_->prepare(config_.accumulate > 1),
+                session_.compiler->client()->platform_name(), machine_memory());
   SftSummary out;
   int64_t first = done_;
   for (int64_t s = first; s < config_.steps; ++s) {
@@ -208,7 +207,12 @@ SftSummary SftRun::run(const std::function<bool()>& interrupted) {
       break;
     }
     StepMetrics metrics;
-    out.last_loss = step(s, metrics);
+    try {
+      out.last_loss = step(s, metrics);
+    } catch (Error& e) {
+      e.add_context(fmt::format("in step {} of the run in {}", s + 1, config_.run.output.string()));
+      throw;
+    }
     if (s == first) out.first_loss = out.last_loss;
     done_ = s + 1;
     bool last = done_ == config_.steps;

@@ -26,7 +26,7 @@ struct TrainOptions {
   LossKind loss = LossKind::policy;
   PolicyLossOptions policy;
   DType compute = DType::f32;  // of weights and activations inside the model
-  int64_t chunk = 256;         // scored tokens whose logits exist at once
+  int64_t chunk = 0;  // scored tokens whose logits exist at once; 0 = see TokenScoreOptions
 };
 
 // The inputs that follow the parameters, in order: ids, positions, segments, parents (rows,
