@@ -13,7 +13,7 @@ import compare
 
 STEPS = 4
 # Relative to the loss. bf16: 8 bits of mantissa, other roundings in the two frameworks.
-TOLERANCE = {"f32": 1e-4, "bf16": 1e-2}
+TOLERANCE = {"f32": 1e-4, "bf16": 3e-3}
 
 
 def losses(command):
@@ -32,7 +32,7 @@ def main():
     for dtype, tolerance in TOLERANCE.items():
         expected = losses(["train_torch.py", *model, "--dtype", dtype])
         print(f"torch {dtype}: losses {expected}")
-        if not expected[0] - expected[-1] > 10 * tolerance * expected[0]:
+        if not expected[0] - expected[-1] > 5 * tolerance * expected[0]:
             sys.exit(f"check.py: the losses fall too little to show anything: {expected}")
         for layers, remat in [("scan", "none"), ("unrolled", "none"), ("scan", "dots")]:
             flags = ["--dtype", dtype, "--layers", layers, "--remat", remat]

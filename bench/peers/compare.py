@@ -92,10 +92,11 @@ class Program:
         elapsed = time.perf_counter() - started
         reply = self.parse(line)
         reply["cpu"] = self.cpu_seconds() - cpu
-        self.peak = max(self.peak, self.peak_memory())
         if self.oneshot:
             reply["seconds"] = elapsed
-            self.stop()
+            self.peak = max(self.peak, self.reap())
+        else:
+            self.peak = max(self.peak, self.peak_memory())
         return reply
 
     def send_go(self):
@@ -122,27 +123,32 @@ class Program:
             ) from None
 
     def cpu_seconds(self):
-        """CPU time of all threads of the process so far, to 10 ms; 0 when it has been reaped."""
-        try:
-            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
+        """CPU time of all threads of the process so far, to 10 ms."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def peak_memory(self):
-        """GiB, as far as the process has come; 0 when it has already ended."""
-        try:
-            status = Path(f"/proc/{self.process.pid}/status").read_text()
-        except OSError:
-            return 0.0
+        """The most GiB of memory that the process has held; 0 when it has just ended."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
         return int(found[0]) / 2**20 if found else 0.0
+
+    def reap(self):
+        """Waits for the end of a one-shot process. Returns the most GiB that it held."""
+        self.process.stdout.close()
+        _, _, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode = 0
+        self.process = None
+        return usage.ru_maxrss / 2**20
 
     def stop(self):
         if self.process is None:
             return
-        if self.process.stdin:
-            self.process.stdin.close()
+        try:
+            if self.process.stdin:
+                self.process.stdin.close()
+        except BrokenPipeError:
+            pass
         try:
             self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:

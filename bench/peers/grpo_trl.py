@@ -40,8 +40,8 @@ def shaped_reward(completions, completion_ids, answer, eos, **_):
     return rewards
 
 
-def serving_callback(base, stream, versions):
-    """A trainer callback that waits for `go` before each step and replies after it."""
+def serving_callback(base, stream, facts):
+    """A trainer callback: waits for `go` before each step, replies with `facts` after it."""
 
     class Serving(base):
         started = 0.0
@@ -53,7 +53,7 @@ def serving_callback(base, stream, versions):
 
         def on_step_end(self, args, state, control, **_):
             seconds = time.perf_counter() - self.started
-            common.reply(stream, "trl grpo f32", seconds, versions=versions)
+            common.reply(stream, "trl grpo f32", seconds, **facts)
 
     return Serving()
 
@@ -90,17 +90,21 @@ def main():
         model_init_kwargs={"dtype": torch.float32, "attn_implementation": "sdpa"},
     )
 
-    def reward(completions, completion_ids, answer, **_):
-        return shaped_reward(completions, completion_ids, answer, tokenizer.eos_token_id)
+    facts = {"versions": {p.__name__: p.__version__ for p in (torch, transformers, trl)}}
 
-    versions = {p.__name__: p.__version__ for p in (torch, transformers, trl)}
+    def reward(completions, completion_ids, answer, **_):
+        rewards = shaped_reward(completions, completion_ids, answer, tokenizer.eos_token_id)
+        facts.update(work=sum(map(len, completion_ids)), unit="completion tokens")
+        facts.update(reward=sum(rewards) / len(rewards))
+        return rewards
+
     trl.GRPOTrainer(
         model=options.model,
         args=config,
         processing_class=tokenizer,
         reward_funcs=reward,
         train_dataset=datasets.Dataset.from_list(problems()),
-        callbacks=[serving_callback(transformers.TrainerCallback, stream, versions)],
+        callbacks=[serving_callback(transformers.TrainerCallback, stream, facts)],
     ).train()
 
 
