@@ -22,6 +22,7 @@
 #include "strata/base/file.h"
 #include "strata/base/log.h"
 #include "strata/checkpoint/load_parameters.h"
+#include "strata/cli/allocator.h"
 #include "strata/models/registry.h"
 #include "strata/optim/adamw.h"
 #include "strata/pjrt/plugin.h"
@@ -107,12 +108,14 @@ optim::UpdatePlan plan_of(const nn::Structure& structure) {
 }
 
 struct Trainer {
+  Stopwatch since_start;
   std::unique_ptr<models::CausalLm> model;
   std::unique_ptr<nn::Structure> structure;
   std::shared_ptr<runtime::Compiler> compiler;
   rl::TrainOptions options;
   rl::TokenBatch batch;
   std::unique_ptr<rl::Engine> engine;
+  double load_seconds = 0;
 
   explicit Trainer(const Arguments& a)
       : model(models::build_model(std::filesystem::path(a.model))) {
@@ -130,8 +133,10 @@ struct Trainer {
     setup.model = model.get();
     setup.structure = structure.get();
     setup.compiler = compiler;
+    Stopwatch load;
     setup.parameters = checkpoint::load_parameters(
         structure->manifest(), *source, compiler->client(), {.ignorable = model->ignorable()});
+    load_seconds = load.seconds();
     setup.shape = batch.shape;
     setup.options = options;
     engine = std::make_unique<rl::Engine>(std::move(setup), plan_of(*structure));
@@ -140,6 +145,18 @@ struct Trainer {
   std::unique_ptr<ir::Function> gradients() const {
     return rl::gradients_function({model.get(), structure.get()}, engine->plan(), batch.shape,
                                   options, false);
+  }
+
+  // Everything up to the first step: what is left then is to send the batch and start it.
+  Json first() {
+    engine->prepare(false);
+    runtime::CompileCounters c = compiler->counters();
+    return {{"name", "strata"},
+            {"seconds", since_start.seconds()},
+            {"load", load_seconds},
+            {"trace", c.trace_seconds},
+            {"compile", c.compile_seconds},
+            {"from_disk", c.load_seconds}};
   }
 
   Json step() {
@@ -203,7 +220,9 @@ int run(int argc, char** argv) {
     auto memory = program.memory_stats();
     if (memory.value) fmt::print("temporaries {:.0f} MB\n", memory.value->temporaries * 1e-6);
   }
-  if (a.serve) {
+  if (a.first) {
+    fmt::print("{}\n", t.first().dump());
+  } else if (a.serve) {
     t.step();
     serve([&] { return t.step(); });
   } else {
@@ -216,6 +235,7 @@ int run(int argc, char** argv) {
 }  // namespace strata::bench
 
 int main(int argc, char** argv) {
+  strata::cli::tune_allocator(argv);  // as the binary does
   try {
     return strata::bench::run(argc, argv);
   } catch (const strata::Error& e) {

@@ -1,5 +1,6 @@
 #include "strata/rl/engine.h"
 
+#include <future>
 #include <utility>
 
 #include "strata/base/error.h"
@@ -38,13 +39,11 @@ Engine::Engine(Setup setup, optim::UpdatePlan plan)
   for (const optim::Parameter& p : plan_.parameters()) {
     trained_.push_back(static_cast<size_t>(manifest.index_of(p.name)));
   }
-  std::vector<Array> slots;
-  for (const optim::SlotSpec& s : plan_.slots()) {
-    slots.push_back(
-        Array::put(setup_.compiler->client(), HostTensor(s.type.dtype, s.type.sizes())));
+  if (!plan_.slots().empty()) {
+    ExecutorPtr zeros;
+    slots_ = program(zeros, "slots").run({});
   }
-  check_types(setup_.parameters, slots);
-  slots_ = std::move(slots);
+  check_types(setup_.parameters, slots_);
   table_ = make_table(version_, *setup_.structure, std::move(setup_.parameters));
 }
 
@@ -67,6 +66,7 @@ void Engine::check_types(const std::vector<Array>& parameters,
 
 std::unique_ptr<ir::Function> Engine::trace(const std::string& name) const {
   ModelView view{setup_.model, setup_.structure};
+  if (name == "slots") return slots_function(plan_);
   if (name == "update") return update_function(plan_);
   if (name == "logprobs") return logprobs_function(view, setup_.shape, setup_.options);
   return gradients_function(view, plan_, setup_.shape, setup_.options, name == "accumulate");
@@ -84,12 +84,18 @@ runtime::Executor& Engine::program(ExecutorPtr& slot, const char* name) {
 }
 
 std::vector<runtime::MemoryReport> Engine::prepare(bool accumulating) {
-  std::vector<runtime::MemoryReport> out;
-  out.push_back(memory_report(program(gradients_, "gradients").program()));
-  if (accumulating) {
-    out.push_back(memory_report(program(accumulate_, "accumulate").program()));
+  std::vector<std::pair<ExecutorPtr*, const char*>> wanted{{&gradients_, "gradients"}};
+  if (accumulating) wanted.emplace_back(&accumulate_, "accumulate");
+  wanted.emplace_back(&update_, "update");
+  // Side by side: much of a compilation runs on one core.
+  std::vector<std::future<runtime::MemoryReport>> reports;
+  for (auto [slot, name] : wanted) {
+    reports.push_back(std::async(std::launch::async, [this, slot = slot, name = name] {
+      return memory_report(program(*slot, name).program());
+    }));
   }
-  out.push_back(memory_report(program(update_, "update").program()));
+  std::vector<runtime::MemoryReport> out;
+  for (auto& report : reports) out.push_back(report.get());
   return out;
 }
 

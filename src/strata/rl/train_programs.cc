@@ -162,6 +162,16 @@ std::unique_ptr<Function> update_function(const optim::UpdatePlan& plan) {
   return function;
 }
 
+std::unique_ptr<Function> slots_function(const optim::UpdatePlan& plan) {
+  auto function = std::make_unique<Function>("slots");
+  Values slots;
+  for (const optim::SlotSpec& s : plan.slots()) {
+    slots.push_back(ops::full(*function, s.type.dtype, s.type.sizes(), 0));
+  }
+  function->set_results(slots);
+  return function;
+}
+
 std::unique_ptr<Function> logprobs_function(const ModelView& view, const BatchShape& shape,
                                             const TrainOptions& o) {
   auto function = std::make_unique<Function>("logprobs");

@@ -50,6 +50,9 @@ std::unique_ptr<ir::Function> gradients_function(const ModelView& view,
 std::unique_ptr<ir::Function> update_function(const optim::UpdatePlan& plan);
 inline constexpr size_t kUpdateStats = 5;
 
+// The optimiser's slots at the start: zeros, made where they live instead of sent there. No inputs.
+std::unique_ptr<ir::Function> slots_function(const optim::UpdatePlan& plan);
+
 // Log-probabilities and entropies of a batch's scored tokens.
 //   inputs   every slot of the manifest, the batch's inputs
 //   results  logprobs (scored) f32, entropies (scored) f32
