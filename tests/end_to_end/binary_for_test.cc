@@ -1,6 +1,7 @@
 #include "end_to_end/binary_for_test.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -33,6 +34,37 @@ std::vector<std::string> environment_of(const std::map<std::string, std::string>
   return out;
 }
 
+// The child's standard input, output and error.
+struct Streams {
+  std::string in, out, err;
+};
+
+// Starts the binary as the user nobody. Between fork and exec only system calls are made.
+pid_t start_as_nobody(const Streams& streams, char* const* words, char* const* environment) {
+  pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  int in = ::open(streams.in.c_str(), O_RDONLY);
+  int out = ::open(streams.out.c_str(), O_WRONLY | O_CREAT, 0600);
+  int err = ::open(streams.err.c_str(), O_WRONLY | O_CREAT, 0600);
+  bool fine = ::dup2(in, 0) == 0 && ::dup2(out, 1) == 1 && ::dup2(err, 2) == 2;
+  constexpr id_t kNobody = 65534;
+  fine = fine && ::setgroups(0, nullptr) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0;
+  if (fine) ::execve(STRATA_BINARY, words, environment);
+  ::_exit(126);
+}
+
+pid_t start(const Streams& streams, char* const* words, char* const* environment) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, streams.in.c_str(), O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, streams.out.c_str(), O_WRONLY | O_CREAT, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, streams.err.c_str(), O_WRONLY | O_CREAT, 0600);
+  pid_t pid = -1;
+  int failure = ::posix_spawn(&pid, STRATA_BINARY, &actions, nullptr, words, environment);
+  posix_spawn_file_actions_destroy(&actions);
+  return failure == 0 ? pid : -1;
+}
+
 int wait_for(pid_t pid) {
   int status = 0;
   EXPECT_EQ(::waitpid(pid, &status, 0), pid);
@@ -43,29 +75,26 @@ int wait_for(pid_t pid) {
 
 Outcome run(const Request& request) {
   Scratch scratch;
-  std::string in = (scratch / "in").string(), out = (scratch / "out").string(),
-              err = (scratch / "err").string();
-  write_file_atomically(in, request.input);
+  Streams streams{(scratch / "in").string(), (scratch / "out").string(),
+                  (scratch / "err").string()};
+  write_file_atomically(streams.in, request.input);
   fs::path cache = request.cache.empty() ? scratch / "cache" : request.cache;
   std::map<std::string, std::string> variables = request.environment;
   variables.insert({{"STRATA_DEPS", STRATA_DEPS_DIR}, {"STRATA_CACHE", cache.string()}});
   std::vector<std::string> words = request.arguments;
   words.insert(words.begin(), STRATA_BINARY);
   std::vector<std::string> environment = environment_of(variables);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, in.c_str(), O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
-  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
-  pid_t pid = -1;
-  int failure = ::posix_spawn(&pid, STRATA_BINARY, &actions, nullptr, pointers(words).data(),
-                              pointers(environment).data());
-  posix_spawn_file_actions_destroy(&actions);
-  EXPECT_EQ(failure, 0) << STRATA_BINARY;
-  if (failure != 0) return {};
+  bool as_nobody = request.unprivileged && ::geteuid() == 0;
+  pid_t pid = (as_nobody ? start_as_nobody : start)(streams, pointers(words).data(),
+                                                    pointers(environment).data());
+  EXPECT_GT(pid, 0) << STRATA_BINARY;
+  if (pid <= 0) return {};
   int status = wait_for(pid);
-  return {status, read_file(out), read_file(err)};
+  return {status, read_file(streams.out), read_file(streams.err)};
+}
+
+bool permissions_bind() {
+  return run({.arguments = {"--version"}, .unprivileged = true}).status == 0;
 }
 
 fs::path oracle(const std::string& name) {

@@ -26,8 +26,14 @@ struct Request {
   std::string input = {};
   std::filesystem::path cache = {};
   std::map<std::string, std::string> environment = {};
+  // As the user nobody, when this process is root: who may not read and write everything.
+  bool unprivileged = false;
 };
 Outcome run(const Request& request);
+
+// Whether file permissions bind the children of a Request that is `unprivileged`, and they can run
+// the binary at all: not when root's checkout is closed to others.
+bool permissions_bind();
 
 std::filesystem::path oracle(const std::string& name);
 

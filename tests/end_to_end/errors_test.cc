@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "end_to_end/binary_for_test.h"
@@ -105,13 +104,30 @@ TEST_F(ScoreErrors, OutputThatCannotBe) {
   expect_error(run(request), 4, "cli.output_missing", {missing, "Make the directory first"});
   request.arguments.back() = (scratch_ / "model").string();
   expect_error(run(request), 3, "cli.output_directory", {"a directory"});
-  if (::geteuid() != 0) {  // root may write anywhere
-    fs::permissions(scratch_ / "model", fs::perms::owner_read | fs::perms::owner_exec);
-    request.arguments.back() = (scratch_ / "model/y").string();
-    expect_error(run(request), 4, "cli.output_denied", {"may be written to"});
-    fs::permissions(scratch_ / "model", fs::perms::owner_all);
-  }
   EXPECT_EQ(scratch_.entries(), before);
+}
+
+constexpr fs::perms kReadable = fs::perms(0555), kClosed = fs::perms::none;
+
+TEST_F(ScoreErrors, PermissionDenied) {
+  if (!permissions_bind()) GTEST_SKIP() << "another user cannot run the binary here";
+  fs::permissions(scratch_.path(), fs::perms(0755));
+  Request request{{"score", "--model", (scratch_ / "model").string(), "--input",
+                   (scratch_ / "x.safetensors").string(), "--out",
+                   (scratch_ / "model/y").string()}};
+  request.unprivileged = true;
+  fs::permissions(scratch_ / "model", kReadable);
+  expect_error(run(request), 4, "cli.output_denied", {"may be written to", "Permission denied"});
+  fs::permissions(scratch_ / "x.safetensors", kClosed);
+  request.arguments.back() = (scratch_ / "y").string();
+  fs::permissions(scratch_.path(), fs::perms(0777));
+  expect_error(run(request), 4, "file.open", {"x.safetensors", "Permission denied"});
+  fs::permissions(scratch_ / "model/model.safetensors", kClosed);
+  expect_error(run(request), 4, "file.open", {"Permission denied"});
+  fs::permissions(scratch_ / "model", kClosed);
+  expect_error(run(request), 4, "file.open", {"config.json", "Permission denied"});
+  fs::permissions(scratch_ / "model", fs::perms(0755));
+  EXPECT_EQ(scratch_.entries(), (std::vector<std::string>{"model", "x.safetensors"}));
 }
 
 TEST_F(ScoreErrors, Plugins) {
@@ -153,12 +169,13 @@ TEST(CommandLineErrors, InputFilesOfTokenize) {
   std::string directory = (scratch / "").string();
   expect_error(run({{"tokenize", "--model", model, directory}}), 3, "cli.input_directory",
                {"a directory"});
-  if (::geteuid() != 0) {  // root may read anything
-    std::string locked = (scratch / "locked").string();
-    std::ofstream(locked) << "{}\n";
+  if (permissions_bind()) {
+    fs::permissions(scratch.path(), fs::perms(0755));
+    std::string locked = scratch.write("locked", "{}\n").string();
     fs::permissions(locked, fs::perms::none);
-    expect_error(run({{"tokenize", "--model", model, locked}}), 4, "cli.input_unreadable",
-                 {"may be read"});
+    Request request{{"tokenize", "--model", model, locked}};
+    request.unprivileged = true;
+    expect_error(run(request), 4, "cli.input_unreadable", {"may be read"});
   }
   expect_error(run({{"tokenize", "--model", (scratch / "none").string()}}), 4, "file.open");
 }

@@ -128,5 +128,16 @@ TEST_F(Shards, AShardNameIsNoPath) {
   expect_refused("weights.index_path", 3, {"../model/"});
 }
 
+// Case D4: without head_dim a qwen3 has 128, whatever its other sizes say; the stored weights
+// have 16.
+TEST_F(Shards, AHeadDimThatTheWeightsContradict) {
+  Json config = read_json(model_ / "config.json");
+  config.erase("head_dim");
+  write_file_atomically(model_ / "config.json", config.dump());
+  expect_refused("weights.mismatch", 3,
+                 {"model.layers.0.self_attn.q_proj.weight: expected [512, 32], got [64, 32]",
+                  "model.layers.1.self_attn.o_proj.weight: expected [32, 512], got [32, 64]"});
+}
+
 }  // namespace
 }  // namespace strata::end_to_end

@@ -188,7 +188,9 @@ void replace_file(const fs::path& temporary, const fs::path& path) {
 void write_directory_atomically(const fs::path& path,
                                 const std::function<void(const fs::path&)>& fill) {
   fs::path target = path.has_filename() ? path : path.parent_path();
-  bool occupied = fs::exists(target) && !(fs::is_directory(target) && fs::is_empty(target));
+  std::error_code ec;
+  bool occupied =
+      fs::exists(target, ec) && !(fs::is_directory(target, ec) && fs::is_empty(target, ec));
   require(!occupied, {.id = "file.exists",
                       .where = target.string(),
                       .expected = "a directory that does not exist yet",
@@ -196,7 +198,6 @@ void write_directory_atomically(const fs::path& path,
                       .cure = "Choose another name or remove it",
                       .code = Code::already_exists});
   fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  std::error_code ec;
   fs::create_directories(parent, ec);
   fs::path temporary = target;
   temporary += ".tmp-" + std::to_string(::getpid());

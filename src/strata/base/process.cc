@@ -34,11 +34,12 @@ struct Pipe {
 
 Pipe make_pipe(const std::string& name) {
   int ends[2];
-  require(::pipe2(ends, O_CLOEXEC) == 0, {.id = "process.pipe",
-                                          .where = name,
-                                          .expected = "a pipe",
-                                          .got = std::strerror(errno),
-                                          .code = Code::resource_exhausted});
+  int error = ::pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
+  require(error == 0, {.id = "process.pipe",
+                       .where = name,
+                       .expected = "a pipe",
+                       .got = std::strerror(error),
+                       .code = Code::resource_exhausted});
   return {ends[0], ends[1]};
 }
 

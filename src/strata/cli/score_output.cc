@@ -74,11 +74,12 @@ void check_output(const fs::path& path) {
                                         .where = path.string(),
                                         .expected = "the path of a file to write",
                                         .got = "a directory"});
-  require(::access(directory.c_str(), W_OK) == 0, {.id = "cli.output_denied",
-                                                   .where = path.string(),
-                                                   .expected = "a directory that may be written to",
-                                                   .got = std::strerror(errno),
-                                                   .code = Code::permission_denied});
+  int refused = ::access(directory.c_str(), W_OK) == 0 ? 0 : errno;
+  require(refused == 0, {.id = "cli.output_denied",
+                         .where = path.string(),
+                         .expected = "a directory that may be written to",
+                         .got = std::strerror(refused),
+                         .code = Code::permission_denied});
 }
 
 ScoreFile write_scores(const fs::path& path, const sharding::Manifest& manifest,

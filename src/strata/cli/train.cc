@@ -25,7 +25,7 @@ struct Flags {
 Config open_config(const Flags& flags) {
   std::vector<std::string> overrides = flags.overrides;
   if (flags.resume) overrides.push_back("run.resume=true");
-  if (!flags.export_to.empty()) overrides.push_back("run.export='" + flags.export_to + "'");
+  if (!flags.export_to.empty()) overrides.push_back("run.export=" + Json(flags.export_to).dump());
   return Config::from_file(flags.config, overrides);
 }
 

@@ -87,9 +87,10 @@ void ChatTemplate::add(const std::string& name, std::string_view source, const s
 ChatTemplate ChatTemplate::load(const fs::path& directory) {
   ChatTemplate out;
   fs::path config_path = directory / "tokenizer_config.json";
-  Json config = fs::exists(config_path) ? read_json(config_path) : Json::object();
+  std::error_code ec;
+  Json config = fs::exists(config_path, ec) ? read_json(config_path) : Json::object();
   fs::path map_path = directory / "special_tokens_map.json";
-  Json map = fs::exists(map_path) ? read_json(map_path) : Json::object();
+  Json map = fs::exists(map_path, ec) ? read_json(map_path) : Json::object();
   for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token", "sep_token",
                            "cls_token", "mask_token"}) {
     for (const Json* source : {&config, &map}) {
@@ -101,7 +102,7 @@ ChatTemplate ChatTemplate::load(const fs::path& directory) {
     }
   }
   fs::path file = directory / "chat_template.jinja";
-  if (fs::exists(file)) {
+  if (fs::exists(file, ec)) {
     out.add("default", read_file(file), file.string());
     return out;
   }

@@ -40,6 +40,18 @@ TEST(ChatTemplateError, ConstructsOutsideTheSubsetAreNamedWithTheirLine) {
   }
 }
 
+TEST(ChatTemplateError, WhatATemplateRefusesIsItsOwnMessage) {
+  Error e = render_error(
+      "{% if messages[0].role != 'user' %}\n"
+      "{{ raise_exception('Roles must alternate, ' ~ messages[0].role) }}{% endif %}",
+      Json::array({Json{{"role", "tool"}, {"content", "x"}}}));
+  EXPECT_EQ(e.id(), "chat_template.raised");
+  EXPECT_EQ(e.code(), Code::failed_precondition);
+  EXPECT_NE(std::string(e.what()).find("Roles must alternate, tool"), std::string::npos)
+      << e.what();
+  EXPECT_NE(std::string(e.what()).find("chat_template.jinja:2"), std::string::npos) << e.what();
+}
+
 TEST(ChatTemplateError, MistakesNameTheirLine) {
   Error undefined =
       render_error("x\n{{ messages[0].content.text }}", Json::array({Json{{"role", "user"}}}));

@@ -59,9 +59,10 @@ class BpeSink : public PreTokenizer::Sink {
 };
 
 fs::path file_in(const fs::path& path) {
-  if (!fs::is_directory(path)) return path;
+  std::error_code ec;
+  if (!fs::is_directory(path, ec)) return path;
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
-    if (fs::exists(path / name)) return path / name;
+    if (fs::exists(path / name, ec)) return path / name;
   }
   fail({.id = "tokenizer.not_found",
         .where = path.string(),

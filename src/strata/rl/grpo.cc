@@ -64,8 +64,7 @@ GrpoRun::GrpoRun(GrpoConfig config, std::shared_ptr<runtime::Compiler> compiler,
   config_.step.mask.stop_ids = session_.eos_ids();
   rewards_ = RewardSet(config_.rewards);
   make_engine(make_rollouts);
-  fs::create_directories(config_.run.output);
-  lock_ = std::make_unique<DirectoryLock>(config_.run.output);
+  lock_ = open_output(config_.run);
   if (config_.run.resume) resume();
   write_file_atomically(config_.run.output / "config.json", config_.effective.dump(2) + "\n");
   open_sinks(state_->step);
@@ -137,7 +136,8 @@ void GrpoRun::make_engine(const MakeRollouts& make_rollouts) {
 void GrpoRun::open_sinks(int64_t resume_at) {
   auto at = config_.run.resume ? std::optional<int64_t>(resume_at) : std::nullopt;
   fs::path metrics = config_.run.output / "metrics.jsonl";
-  if (at && fs::exists(metrics)) metrics_.set_history(read_json_lines(metrics));
+  std::error_code ec;
+  if (at && fs::exists(metrics, ec)) metrics_.set_history(read_json_lines(metrics));
   metrics_.add(std::make_unique<JsonLinesSink>(metrics, at));
   metrics_.add(std::make_unique<TensorBoardSink>(config_.run.output / "tensorboard", at));
   metrics_.add(std::make_unique<LiveLine>("grpo", resume_at, config_.steps));
@@ -151,6 +151,8 @@ void GrpoRun::resume() {
     return;
   }
   *state_ = State::from(*saved, config_.run.output.string());
+  state_version_ = engine_->parameters()->version();
+  saved_step_ = state_->step;
   log_line(fmt::format("resumed after step {}", state_->step));
 }
 
@@ -197,6 +199,7 @@ void GrpoRun::step(int64_t number) {
     result = step_->run(number, std::move(groups));
   }
   state_->step = number + 1;
+  state_version_ = engine_->parameters()->version();
   if (config_.eval_every > 0 && (number + 1) % config_.eval_every == 0) {
     evaluate_step(number + 1);
     result.metrics.add("eval/accuracy",
@@ -225,8 +228,22 @@ void GrpoRun::save(int64_t step) {
   saved_step_ = step;
 }
 
+// What finished steps did is not lost to a reward that fails. Not after half a step: that would
+// resume differently.
+void GrpoRun::save_before_failure() {
+  bool whole = state_->step > 0 && engine_->parameters()->version() == state_version_;
+  if (!whole || saved_step_ == state_->step) return;
+  try {
+    save(state_->step);
+    log_line(fmt::format("the state after step {} is saved; --resume goes on", state_->step));
+  } catch (const Error& e) {
+    log_warning(fmt::format("the state after step {} is lost: {}", state_->step, e.what()));
+  }
+}
+
 GrpoSummary GrpoRun::run(const std::function<bool()>& interrupted) {
-  for (const runtime::MemoryReport& m : engine_->prepare(true)) log_line(m.text());
+  report_memory(engine_->prepare(true), session_.compiler->client()->platform_name(),
+                machine_memory());
   if (state_->step == 0) first_evaluation();
   GrpoSummary summary;
   for (int64_t s = state_->step; s < config_.steps; ++s) {
@@ -234,7 +251,13 @@ GrpoSummary GrpoRun::run(const std::function<bool()>& interrupted) {
       summary.interrupted = true;
       break;
     }
-    step(s);
+    try {
+      step(s);
+    } catch (Error& e) {
+      e.add_context(fmt::format("in step {} of the run in {}", s + 1, config_.run.output.string()));
+      save_before_failure();
+      throw;
+    }
     bool due = config_.run.save_every > 0 && (s + 1) % config_.run.save_every == 0;
     if (due && saved_step_ != s + 1) save(s + 1);
   }

@@ -57,6 +57,7 @@ class GrpoRun {
   void step(int64_t step);
   void evaluate_step(int64_t step);
   void save(int64_t step);
+  void save_before_failure();
   void finish(GrpoSummary& summary);
   void write_outputs(const GrpoSummary& summary);
   Report report(const GrpoSummary& summary) const;
@@ -77,6 +78,7 @@ class GrpoRun {
   std::unique_ptr<State> state_;
   double last_accuracy_ = 0;
   int64_t saved_step_ = -1;
+  uint64_t state_version_ = 0;  // of the parameters after the last finished step
 };
 
 }  // namespace strata::rl

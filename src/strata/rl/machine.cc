@@ -46,6 +46,8 @@ MemoryUse memory_use() {
           .peak_bytes = bytes_of(line_of("/proc/self/status", "VmHWM", ':'))};
 }
 
+uint64_t machine_memory() { return bytes_of(line_of("/proc/meminfo", "MemTotal", ':')); }
+
 std::vector<Fact> machine_facts() {
   std::vector<Fact> facts;
   std::optional<std::string> cpu = line_of("/proc/cpuinfo", "model name", ':');
@@ -53,7 +55,7 @@ std::vector<Fact> machine_facts() {
   if (int threads = usable_threads(); threads > 0) {
     facts.push_back({"Usable threads", fmt::format("{}", threads)});
   }
-  uint64_t memory = bytes_of(line_of("/proc/meminfo", "MemTotal", ':'));
+  uint64_t memory = machine_memory();
   if (memory > 0) facts.push_back({"Memory", bytes_text(memory)});
   std::optional<std::string> system = line_of("/etc/os-release", "PRETTY_NAME", '=');
   if (system) {

@@ -16,6 +16,9 @@ struct MemoryUse {
 // From /proc/self/status; zeros where that cannot be read.
 MemoryUse memory_use();
 
+// Physical memory of this machine in bytes; 0 where that cannot be read.
+uint64_t machine_memory();
+
 // A label and a text.
 struct Fact {
   std::string name;

@@ -128,7 +128,7 @@ PolicyLoss policy_loss(const PolicyTerms& t, const PolicyLossOptions& o) {
     term = term + kl * o.beta;
   }
   Value ones = ops::convert(active, DType::f32);
-  Value gap = now - sampler;
+  Value gap = (o.read_old ? old : now) - sampler;
   Value kept = where(active, ratio);
   Values metrics{sum(ones),
                  sum(kl),

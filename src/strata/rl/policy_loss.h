@@ -48,7 +48,7 @@ struct PolicyLoss {
 };
 
 // Sums over trained tokens but for the maxima; `tokens` is their number.
-//   tokens, kl, entropy, clip_low, clip_high, mismatch (|new - sampler|), mismatch_kl,
+//   tokens, kl, entropy, clip_low, clip_high, mismatch (|old - sampler|), mismatch_kl,
 //   then ratio_max, mismatch_max
 std::vector<std::string> policy_metric_names();
 // How many of them, at the end, are maxima.

@@ -34,9 +34,10 @@ std::string shown(const std::string& line) {
   return is_utf8(line) ? line.substr(0, 200) : "bytes that are not UTF-8";
 }
 
-[[noreturn]] void fail_junk(const std::string& expected, const std::string& got) {
+[[noreturn]] void fail_junk(const std::string& name, const std::string& expected,
+                            const std::string& got) {
   fail({.id = "rl.reward_program_answer",
-        .where = "reward program",
+        .where = "reward program '" + name + "'",
         .expected = expected,
         .got = "'" + got + "'",
         .cure = "Only answers may go to its standard output; log to standard error",
@@ -54,7 +55,7 @@ std::string without_nan(std::string line) {
   return line;
 }
 
-Json parse_answer(const std::string& line) {
+Json parse_answer(const std::string& name, const std::string& line) {
   try {
     return parse_json(line, "reward program");
   } catch (const Error&) {
@@ -62,7 +63,7 @@ Json parse_answer(const std::string& line) {
   try {
     return parse_json(without_nan(line), "reward program");
   } catch (const Error&) {
-    fail_junk("a line of JSON", shown(line));
+    fail_junk(name, "a line of JSON", shown(line));
   }
 }
 
@@ -101,9 +102,9 @@ void ProgramReward::ask(std::span<const RewardSample> samples, double deadline) 
 
 Json ProgramReward::read_answer(double deadline) {
   std::string line = program_->read_line(left(deadline));
-  Json answer = parse_answer(line);
+  Json answer = parse_answer(options_.command.front(), line);
   bool fine = answer.is_object() && answer.contains("id") && answer["id"].is_string();
-  if (!fine) fail_junk("an object with the string 'id'", shown(line));
+  if (!fine) fail_junk(options_.command.front(), "an object with the string 'id'", shown(line));
   return answer;
 }
 
@@ -115,7 +116,8 @@ void ProgramReward::read_answers(std::span<const RewardSample> samples, double d
   while (!open.empty()) {
     Json answer = read_answer(deadline);
     auto it = open.find(answer["id"].get<std::string>());
-    if (it == open.end()) fail_junk("the id of an open question", shown(answer.dump()));
+    if (it == open.end())
+      fail_junk(options_.command.front(), "the id of an open question", shown(answer.dump()));
     values[it->second] = value_of(answer);
     open.erase(it);
   }

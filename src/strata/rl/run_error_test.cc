@@ -100,12 +100,47 @@ TEST(Prompts, VisitEveryExampleOnceAnEpochWhateverTheStepSize) {
 
 TEST(RunFiles, AnotherRunsDirectoryIsRefused) {
   Scratch dir;
-  dir.write("metrics.jsonl", "");
   RunConfig run;
   run.output = dir.path();
+  dir.write("metrics.jsonl", "");  // of a run that did no step
+  check_output(run);
+  dir.write("metrics.jsonl", "{}\n");
   expect_error(Code::already_exists, "rl.run_exists", "--resume", [&] { check_output(run); });
   run.resume = true;
   check_output(run);
+}
+
+TEST(RunFiles, AProgramBeyondTheMachinesMemoryIsRefused) {
+  runtime::MemoryReport small, large;
+  small.program = "update";
+  large.program = "gradients";
+  large.temporaries = int64_t{9} << 30;
+  report_memory({small, large}, "cpu", uint64_t{16} << 30);
+  report_memory({small, large}, "cuda", uint64_t{8} << 30);
+  expect_error(Code::resource_exhausted, "rl.memory", "gradients: ", [&] {
+    report_memory({small, large}, "cpu", uint64_t{8} << 30);
+  });
+}
+
+TEST(RunFiles, NothingOfTheUsersIsReplacedByAnExport) {
+  Scratch dir;
+  RunConfig run;
+  run.output = dir / "run";
+  expect_error(Code::already_exists, "rl.export_exists", dir.path().string(),
+               [&] { check_output(run, dir.path()); });
+  check_output(run, dir / "new");
+}
+
+TEST(RunFiles, AnOutputDirectoryThatCannotBeMade) {
+  Scratch dir;
+  RunConfig run;
+  run.output = dir.write("file", "") / "run";
+  expect_error(Code::not_found, "checkpoint.directory", run.output.string(),
+               [&] { open_output(run); });
+  run.output = dir / "run";
+  auto first = open_output(run);
+  expect_error(Code::failed_precondition, "file.locked", run.output.string(),
+               [&] { open_output(run); });
 }
 
 TEST(Session, RefusesATokenizerThatDoesNotFit) {

@@ -1,7 +1,10 @@
 #include "strata/rl/run_files.h"
 
 #include "strata/base/error.h"
+#include "strata/base/log.h"
+#include "strata/base/strings.h"
 #include "strata/checkpoint/checkpoint_store.h"
+#include "strata/checkpoint/directory.h"
 #include "strata/checkpoint/export_hf.h"
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/weights/tensor_source.h"
@@ -41,15 +44,45 @@ optim::StepCounts counts_of(const std::map<std::string, int64_t>& m, const fs::p
 
 }  // namespace
 
-void check_output(const RunConfig& run) {
-  if (run.resume) return;
-  bool used = fs::exists(run.output / "metrics.jsonl") || fs::exists(run.output / "checkpoints");
-  require(!used, {.id = "rl.run_exists",
-                  .where = run.output.string(),
-                  .expected = "an output directory without a run",
-                  .got = "one with metrics or checkpoints",
-                  .cure = "Resume it (--resume) or choose another run.output",
-                  .code = Code::already_exists});
+void check_output(const RunConfig& run, const fs::path& export_to) {
+  std::error_code ec;
+  // What a run leaves that ended before its first step does not count.
+  uintmax_t bytes = fs::file_size(run.output / "metrics.jsonl", ec);
+  bool used = (!ec && bytes > 0) || !checkpoint::find_checkpoints(run.output).empty();
+  require(run.resume || !used, {.id = "rl.run_exists",
+                                .where = run.output.string(),
+                                .expected = "an output directory without a run",
+                                .got = "one with metrics or checkpoints",
+                                .cure = "Resume it (--resume) or choose another run.output",
+                                .code = Code::already_exists});
+  if (export_to.empty()) return;
+  require(!fs::exists(export_to, ec), {.id = "rl.export_exists",
+                                       .where = export_to.string(),
+                                       .expected = "an export directory that does not exist yet",
+                                       .got = "one that does",
+                                       .cure = "Choose another name or remove it",
+                                       .code = Code::already_exists});
+}
+
+std::unique_ptr<DirectoryLock> open_output(const RunConfig& run) {
+  checkpoint::make_directories(run.output);
+  return std::make_unique<DirectoryLock>(run.output);
+}
+
+void report_memory(const std::vector<runtime::MemoryReport>& reports, const std::string& platform,
+                   uint64_t machine_bytes) {
+  for (const runtime::MemoryReport& r : reports) {
+    log_line(r.text());
+    bool fits =
+        platform != "cpu" || machine_bytes == 0 || r.total() <= static_cast<int64_t>(machine_bytes);
+    require(fits,
+            {.id = "rl.memory",
+             .where = r.program,
+             .expected = "a program that needs at most this machine's " + bytes_text(machine_bytes),
+             .got = bytes_text(static_cast<uint64_t>(r.total())),
+             .cure = "Lower train.rows, train.row_tokens, train.scored_tokens or train.logit_chunk",
+             .code = Code::resource_exhausted});
+  }
 }
 
 void save_run(const RunConfig& run, const Session& session, const Engine& engine, int64_t step,
@@ -92,17 +125,23 @@ void restore_parameters(const RunConfig& run, const Session& session, Engine& en
                                                         {.ignorable = session.model->ignorable()}));
 }
 
+// The new export is complete before the old one goes.
 void export_run(const RunConfig& run, const Session& session, const Engine& engine,
-                fs::path target) {
-  if (target.empty()) target = run.output / "export";
-  fs::path old = target;
-  old += ".old";
-  // The new directory is complete before the old one goes.
-  fs::remove_all(old);
-  if (fs::exists(target)) fs::rename(target, old);
-  checkpoint::export_hf(target, session.structure->manifest(),
-                        checkpoint::refs_of(*engine.parameters()), session.options.model);
-  fs::remove_all(old);
+                const fs::path& target) {
+  auto write = [&](const fs::path& path) {
+    checkpoint::export_hf(path, session.structure->manifest(),
+                          checkpoint::refs_of(*engine.parameters()), session.options.model);
+  };
+  if (!target.empty()) return write(target);
+  const fs::path place = run.output / "export", fresh = run.output / "export.new",
+                 old = run.output / "export.old";
+  checkpoint::remove_directory(fresh);
+  write(fresh);
+  checkpoint::remove_directory(old);
+  std::error_code ec;
+  if (fs::exists(place, ec)) replace_file(place, old);
+  replace_file(fresh, place);
+  checkpoint::remove_directory(old);
 }
 
 }  // namespace strata::rl

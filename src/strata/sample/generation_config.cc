@@ -70,7 +70,8 @@ std::vector<int32_t> eos_of(const Json& object, const std::string& where) {
 
 // The ids of config.json, whose text part may stand in `text_config`.
 std::vector<int32_t> eos_of_model(const fs::path& path) {
-  if (!fs::exists(path)) return {};
+  std::error_code ec;
+  if (!fs::exists(path, ec)) return {};
   Json config = read_object(path);
   std::vector<int32_t> ids = eos_of(config, path.string());
   auto text = config.find("text_config");
@@ -99,7 +100,8 @@ void read_defaults(const Json& object, const std::string& where, GenerationConfi
 GenerationConfig read_generation_config(const fs::path& directory) {
   GenerationConfig out;
   fs::path path = directory / "generation_config.json";
-  if (fs::exists(path)) {
+  std::error_code ec;
+  if (fs::exists(path, ec)) {
     Json object = read_object(path);
     out.eos = eos_of(object, path.string());
     read_defaults(object, path.string(), out);

@@ -81,8 +81,9 @@ void add_rows(const TensorSource& source, Inspection& out) {
 Inspection inspect_directory(const fs::path& path) {
   HfDirectory directory(path);
   Inspection out{"hf_directory", path, Json::object(), {}};
-  if (fs::exists(config_path(path))) out.metadata["config"] = read_json(config_path(path));
-  if (fs::exists(generation_config_path(path))) {
+  std::error_code ec;
+  if (fs::exists(config_path(path), ec)) out.metadata["config"] = read_json(config_path(path));
+  if (fs::exists(generation_config_path(path), ec)) {
     out.metadata["generation_config"] = read_json(generation_config_path(path));
   }
   out.metadata["weights"] = directory.metadata();
