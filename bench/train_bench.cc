@@ -1,9 +1,10 @@
-// Speed of a train step (gradients and AdamW) of 8 x 128 tokens, all scored, against the time its
-// products take alone (--products), against a peer (--serve, see serve.h), or from the start of the
-// process to the dispatch of the first step (--first).
+// Speed of a train step (gradients and AdamW) of 8 x 128 tokens (unless said otherwise), all
+// scored, against the time its products take alone (--products), against a peer (--serve, see
+// serve.h), or from the start of the process to the dispatch of the first step (--first).
 //
 //   train_bench MODEL_DIR [--bf16] [--unrolled] [--remat POLICY] [--chunk TOKENS] [--policy]
-//               [--steps N] [--products | --serve | --first] [--program FILE]
+//               [--rows N] [--tokens N] [--steps N] [--products | --serve | --first] [--program
+//               FILE]
 //
 // --policy: the policy loss with entropy metrics instead of cross entropy. --program: writes the
 // compiled text of the gradients.
@@ -33,13 +34,12 @@
 namespace strata::bench {
 namespace {
 
-constexpr int64_t kRows = 8, kTokens = 128;
-
 struct Arguments {
   std::string model, program, remat = "dots";
   bool bf16 = false, unrolled = false, policy = false;
   bool products = false, serve = false, first = false;
   int64_t chunk = 0;
+  int64_t rows = 8, tokens = 128;
   int steps = 5;
 };
 
@@ -64,6 +64,10 @@ Arguments parse(int argc, char** argv) {
       a.remat = value();
     else if (word == "--chunk")
       a.chunk = std::atoll(value().c_str());
+    else if (word == "--rows")
+      a.rows = std::atoll(value().c_str());
+    else if (word == "--tokens")
+      a.tokens = std::atoll(value().c_str());
     else if (word == "--steps")
       a.steps = std::atoi(value().c_str());
     else if (word == "--program")
@@ -74,18 +78,19 @@ Arguments parse(int argc, char** argv) {
   return a;
 }
 
-rl::TokenBatch batch_of(int64_t vocabulary) {
+rl::TokenBatch batch_of(int64_t rows, int64_t tokens, int64_t vocabulary) {
+  int64_t all = rows * tokens;
   rl::TokenBatch b;
-  b.shape = {kRows, kTokens, kRows * kTokens};
-  std::vector<int32_t> ids, positions, labels, source, sequence, ones(kRows * kTokens, 1);
-  for (int64_t i = 0; i < kRows * kTokens; ++i) {
+  b.shape = {rows, tokens, all};
+  std::vector<int32_t> ids, positions, labels, source, sequence, ones(all, 1);
+  for (int64_t i = 0; i < all; ++i) {
     ids.push_back(static_cast<int32_t>((i * 7919 + 13) % vocabulary));
     labels.push_back(static_cast<int32_t>(((i + 1) * 7919 + 13) % vocabulary));
-    positions.push_back(static_cast<int32_t>(i % kTokens));
+    positions.push_back(static_cast<int32_t>(i % tokens));
     source.push_back(static_cast<int32_t>(i));
-    sequence.push_back(static_cast<int32_t>(i / kTokens));
+    sequence.push_back(static_cast<int32_t>(i / tokens));
   }
-  Dims grid{kRows, kTokens}, list{kRows * kTokens};
+  Dims grid{rows, tokens}, list{all};
   b.ids = HostTensor::of<int32_t>(grid, ids);
   b.positions = HostTensor::of<int32_t>(grid, positions);
   b.segments = HostTensor::of<int32_t>(grid, ones);
@@ -94,10 +99,10 @@ rl::TokenBatch batch_of(int64_t vocabulary) {
   b.labels = HostTensor::of<int32_t>(list, labels);
   b.sequence = HostTensor::of<int32_t>(list, sequence);
   std::vector<float> terms(5 * ones.size(), 0);
-  std::fill(terms.begin(), terms.begin() + kRows * kTokens, 1.0f);
-  b.terms = HostTensor::of<float>({5, kRows * kTokens}, terms);
-  b.real_tokens = kRows * kTokens;
-  b.sequences = kRows;
+  std::fill(terms.begin(), terms.begin() + all, 1.0f);
+  b.terms = HostTensor::of<float>({5, all}, terms);
+  b.real_tokens = all;
+  b.sequences = rows;
   return b;
 }
 
@@ -124,7 +129,7 @@ struct Trainer {
         *model, nn::ScanOptions{mode, 0, ops::parse_remat(a.remat)}, model->ties());
     compiler = std::make_shared<runtime::Compiler>(
         pjrt::Client::create(pjrt::Plugin::load("cpu", {.deps_dir = STRATA_DEPS_DIR})));
-    batch = batch_of(model->config().vocabulary);
+    batch = batch_of(a.rows, a.tokens, model->config().vocabulary);
     options.loss = a.policy ? rl::LossKind::policy : rl::LossKind::cross_entropy;
     options.compute = a.bf16 ? DType::bf16 : DType::f32;
     if (a.chunk > 0) options.chunk = a.chunk;

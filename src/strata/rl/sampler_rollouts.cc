@@ -43,7 +43,7 @@ class SamplerRollouts : public RolloutSource {
     s.compiler = session.compiler;
     s.tokenizer = session.tokenizer;
     s.eos = session.eos_ids();
-    s.options.rows = {8, 32, 64};
+    s.options.rows = {8, 16, 32, 64};
     return s;
   }
 
