@@ -19,7 +19,6 @@
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/checkpoint/load_parameters.h"
-#include "strata/cli/allocator.h"
 #include "strata/models/registry.h"
 #include "strata/pjrt/plugin.h"
 #include "strata/sample/sampler.h"
@@ -147,7 +146,6 @@ int run(int argc, char** argv) {
 }  // namespace strata
 
 int main(int argc, char** argv) {
-  strata::cli::tune_allocator(argv);  // as the binary does
   try {
     return strata::run(argc, argv);
   } catch (const strata::Error& e) {

@@ -11,7 +11,6 @@
 #include "serve.h"
 #include "strata/base/error.h"
 #include "strata/base/log.h"
-#include "strata/cli/allocator.h"
 #include "strata/pjrt/plugin.h"
 #include "strata/rl/grpo.h"
 #include "strata/rl/sampler_rollouts.h"
@@ -83,7 +82,6 @@ int run(int argc, char** argv) {
 }  // namespace strata::bench
 
 int main(int argc, char** argv) {
-  strata::cli::tune_allocator(argv);  // as the binary does
   try {
     return strata::bench::run(argc, argv);
   } catch (const strata::Error& e) {

@@ -23,7 +23,6 @@
 #include "strata/base/file.h"
 #include "strata/base/log.h"
 #include "strata/checkpoint/load_parameters.h"
-#include "strata/cli/allocator.h"
 #include "strata/models/registry.h"
 #include "strata/optim/adamw.h"
 #include "strata/pjrt/plugin.h"
@@ -240,7 +239,6 @@ int run(int argc, char** argv) {
 }  // namespace strata::bench
 
 int main(int argc, char** argv) {
-  strata::cli::tune_allocator(argv);  // as the binary does
   try {
     return strata::bench::run(argc, argv);
   } catch (const strata::Error& e) {

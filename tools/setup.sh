@@ -9,8 +9,8 @@ deps="$root/.deps"
 
 packages=(
   g++ cmake make ninja-build ccache pkg-config unzip
-  libgtest-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfmt-dev libxxhash-dev
-  libssl-dev libpcre2-dev libsentencepiece-dev libutf8proc-dev
+  libgtest-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libfmt-dev libjemalloc-dev
+  libxxhash-dev libssl-dev libpcre2-dev libsentencepiece-dev libutf8proc-dev
 )
 dev_packages=(clang-14 libclang-rt-14-dev clang-format-14 libbenchmark-dev)
 

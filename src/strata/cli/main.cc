@@ -1,12 +1,10 @@
 #include <string>
 #include <vector>
 
-#include "strata/cli/allocator.h"
 #include "strata/cli/commands.h"
 #include "strata/cli/run.h"
 
 int main(int argc, char** argv) {
-  strata::cli::tune_allocator(argv);
   std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
   return strata::cli::run(arguments, strata::cli::all_commands());
 }
