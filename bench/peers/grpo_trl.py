@@ -7,6 +7,7 @@ examples/arithmetic.toml. Serves the protocol of compare.py: one optimizer step 
 import random
 import re
 import sys
+import tempfile
 import time
 
 import common
@@ -69,8 +70,9 @@ def main():
 
     torch.set_num_threads(options.threads)
     tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
+    scratch = tempfile.TemporaryDirectory()
     config = trl.GRPOConfig(
-        output_dir="unused",
+        output_dir=scratch.name,
         use_cpu=True,
         bf16=False,
         per_device_train_batch_size=PROMPTS * GROUP,
