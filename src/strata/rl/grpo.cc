@@ -109,6 +109,13 @@ BatchShape GrpoRun::choose_shape() const {
     auto scored = static_cast<int64_t>(share * static_cast<double>(shape.rows * shape.tokens));
     shape.scored = rounded(std::max(scored, longest), 64);
   }
+  require(shape.tokens >= prompt + longest - 1 && shape.scored >= longest,
+          {.id = "rl.row_tokens",
+           .where = "train.row_tokens, train.scored_tokens",
+           .expected = fmt::format("at least {} and {}, for the longest prompt and completion",
+                                   prompt + longest - 1, longest),
+           .got = fmt::format("{} and {}", shape.tokens, shape.scored),
+           .code = Code::out_of_range});
   return shape;
 }
 

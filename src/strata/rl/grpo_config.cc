@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "strata/base/error.h"
 #include "strata/optim/adamw.h"
 #include "strata/optim/lion.h"
 #include "strata/optim/sgd.h"
@@ -150,7 +151,12 @@ optim::UpdatePlan make_plan(const OptimizerConfig& o, const sharding::Manifest& 
 
 RunConfig read_run(Config& c) {
   RunConfig r;
-  r.output = c.text("run.output");
+  std::string output = c.text("run.output");
+  require(!output.empty(), {.id = "rl.run_output",
+                            .where = "run.output",
+                            .expected = "the path of a directory",
+                            .got = "an empty text"});
+  r.output = output;
   r.seed = static_cast<uint64_t>(c.integer("run.seed", 0, kCountOrZero));
   r.save_every = c.integer("run.save_every", 0, kCountOrZero);
   r.keep_last = c.integer("run.keep_last", 2, kCount);
@@ -176,7 +182,7 @@ GrpoConfig read_grpo_config(Config& c) {
   g.shape.tokens = c.integer("train.row_tokens", 0, kCountOrZero);
   g.shape.scored = c.integer("train.scored_tokens", 0, kCountOrZero);
   g.steps = c.integer("grpo.steps", kCount);
-  g.prompts_per_step = c.integer("grpo.prompts_per_step", 8, kCount);
+  g.prompts_per_step = c.integer("grpo.prompts_per_step", 8, {1, 65536});
   g.group_size = c.integer("grpo.group_size", 8, {2, 4096});
   g.eval_every = c.integer("grpo.eval_every", 0, kCountOrZero);
   c.reject_unknown();

@@ -110,6 +110,13 @@ TEST(RunFiles, AnotherRunsDirectoryIsRefused) {
   check_output(run);
 }
 
+TEST(GrpoConfig, RefusesAnEmptyOutputAndEndlessSteps) {
+  expect_error(Code::invalid_argument, "rl.run_output", "an empty text",
+               [] { grpo({"run.output="}); });
+  expect_error(Code::invalid_argument, "config.range", "65536",
+               [] { grpo({"grpo.prompts_per_step=100000000"}); });
+}
+
 TEST(RunFiles, AProgramBeyondTheMachinesMemoryIsRefused) {
   runtime::MemoryReport small, large;
   small.program = "update";
