@@ -25,7 +25,7 @@ find_python() {
 install() {
   dir=$peers/$1
   list=$here/requirements-$1.txt
-  stamp=$(cat "$list" "$here/setup.sh" "$here/without_cuda.sh" | sha256sum)
+  stamp=$(cat "$list" "$here/without_cuda.sh" | sha256sum)
   if [ "$(cat "$dir/installed" 2>/dev/null)" = "$stamp" ]; then
     echo "$1: already in place, $dir"
     return
