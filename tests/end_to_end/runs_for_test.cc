@@ -111,7 +111,10 @@ GrpoSummary Runs::grpo(const std::string& output, std::vector<std::string> overr
   Config c = config(kGrpo + rewards_, output, overrides);
   GrpoRun run(read_grpo_config(c), compiler_, make_sampler_rollouts);
   int64_t asked = 0;
-  return run.run([&] { return asked++ >= stop_after; });
+  return run.run([&] {
+    between_steps_();
+    return asked++ >= stop_after;
+  });
 }
 
 void Runs::write_data() const {

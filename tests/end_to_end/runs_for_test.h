@@ -40,6 +40,7 @@ class Runs : public ::testing::Test {
   const std::filesystem::path& dir_ = scratch_.path();
   std::string rewards_ = "[[rewards]]\nkind = \"length\"\noptions = {max = 6}\n";  // of grpo()
   std::shared_ptr<runtime::Compiler> compiler_;
+  std::function<void()> between_steps_ = [] {};  // of grpo()
 };
 
 // The id of the error that `action` ends with; empty when it ends well.
