@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Misdeed{"prints_junk", "echo oops", Code::data_loss, "got 'oops'"},
                       Misdeed{"gives_no_number",
                               "printf '{\"id\":\"%s\",\"reward\":NaN}\\n' \"$id\"; continue",
-                              Code::data_loss, "no number"}),
+                              Code::aborted, "no number"}),
     [](const auto& i) { return i.param.name; });
 
 TEST_F(Failures, AFailureMayCountAsAValue) {

@@ -67,15 +67,15 @@ Json parse_answer(const std::string& name, const std::string& line) {
   }
 }
 
-RewardValue value_of(const Json& answer) {
+RewardValue value_of(const std::string& name, const Json& answer) {
   if (answer.contains("error")) {
     const Json& error = answer["error"];
     std::string text = error.is_string() ? error.get<std::string>() : error.dump();
-    return {.failure = "the program says: " + text};
+    return {.failure = "program '" + name + "' says: " + text};
   }
   const Json& reward = answer.contains("reward") ? answer["reward"] : Json();
   if (reward.is_number()) return {.value = reward.get<double>()};
-  return {.failure = "the program gave no number: " + shown(answer.dump())};
+  return {.failure = "program '" + name + "' gave no number: " + shown(answer.dump())};
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ void ProgramReward::read_answers(std::span<const RewardSample> samples, double d
     auto it = open.find(answer["id"].get<std::string>());
     if (it == open.end())
       fail_junk(options_.command.front(), "the id of an open question", shown(answer.dump()));
-    values[it->second] = value_of(answer);
+    values[it->second] = value_of(options_.command.front(), answer);
     open.erase(it);
   }
 }

@@ -67,7 +67,7 @@ TEST_F(ProgramRewardTest, TheQuestionIsAsDocumented) {
       "printf '{\"id\":\"own:1#0\",\"error\":\"%s\"}\\n' \"$q\"; cat > /dev/null";
   ProgramReward reward = shell(body);
   std::vector<RewardValue> v = reward.score(std::span(samples_).first(1));
-  const std::string said = "the program says: ";
+  const std::string said = "program 'sh' says: ";
   ASSERT_EQ(v[0].failure.rfind(said, 0), 0u) << v[0].failure;
   Json q = parse_json(v[0].failure.substr(said.size()), "question");
   EXPECT_EQ(q, Json({{"id", "own:1#0"},
