@@ -91,16 +91,15 @@ std::vector<Wanted> wanted_of(std::span<const Slot> slots) {
 }
 
 std::vector<runtime::Array> load_tree(std::span<const Slot> slots, const CheckpointFiles& files,
-                                      const runtime::ClientPtr& client,
-                                      const RestoreOptions& options) {
+                                      std::span<const runtime::SpecPtr> specs,
+                                      const runtime::ClientPtr& client, bool verify) {
   std::vector<runtime::Array> out;
   for (const Slot& slot : slots) {
-    runtime::ArrayBuilder builder(
-        client, runtime::ArraySpec::single(slot.type.dtype, slot.type.sizes(), options.device_id));
+    runtime::ArrayBuilder builder(client, specs[out.size()]);
     int64_t k = 0;
     for (const Wanted& w : members_of(slot)) {
       const TensorView& tensor = files.get(w.name);
-      if (options.verify) files.verify(tensor);
+      if (verify) files.verify(tensor);
       builder.write(layer_box(slot, k++), tensor.bytes);
       files.release(tensor);
     }
@@ -126,9 +125,11 @@ Restored load_checkpoint(const fs::path& path, const sharding::Manifest& model,
   std::vector<Wanted> wanted = wanted_of(model.slots());
   for (Wanted& w : wanted_of(slot_types)) wanted.push_back(std::move(w));
   weights::check_total(files, wanted);
+  const auto parameters = specs_of(model.slots(), options.mesh);
+  const auto slots = specs_of(slot_types, options.mesh);
   Restored out;
-  out.parameters = load_tree(model.slots(), files, client, options);
-  out.slots = load_tree(slot_types, files, client, options);
+  out.parameters = load_tree(model.slots(), files, parameters, client, options.verify);
+  out.slots = load_tree(slot_types, files, slots, client, options.verify);
   out.run = files.index().run;
   return out;
 }

@@ -16,6 +16,7 @@
 #include "strata/checkpoint/tree_reader.h"
 #include "strata/runtime/array.h"
 #include "strata/sharding/manifest.h"
+#include "strata/sharding/mesh.h"
 
 namespace strata::checkpoint {
 
@@ -50,7 +51,9 @@ void save_checkpoint(const std::filesystem::path& path, const Contents& contents
                      const SaveOptions& options = {});
 
 struct RestoreOptions {
-  int device_id = 0;
+  // The devices, and the sizes of the mesh axes that the wanted dims name. It need not be the mesh
+  // that saved.
+  sharding::Mesh mesh = {};
   // Whether each tensor's SHA-256 is compared before it is used.
   bool verify = true;
 };
@@ -64,7 +67,8 @@ struct Restored {
 // Reads a checkpoint into the form that `model` and `slot_types` describe. Total and transactional:
 // parameters and slots must be exactly the wanted ones, of their dims and element types; all
 // differences are one error (weights.mismatch, first 20 of each kind) before anything is allocated,
-// and a failure leaves nothing allocated. Throws as CheckpointFiles, data_loss (checkpoint.hash).
+// and a failure leaves nothing allocated. Throws as CheckpointFiles and
+// sharding::check_layout, data_loss (checkpoint.hash).
 Restored load_checkpoint(const std::filesystem::path& path, const sharding::Manifest& model,
                          std::span<const sharding::Slot> slot_types,
                          const runtime::ClientPtr& client, const RestoreOptions& options = {});

@@ -70,11 +70,11 @@ std::vector<runtime::Array> load_parameters(const sharding::Manifest& manifest,
     for (Wanted& w : members_of(slot)) wanted.push_back(std::move(w));
   }
   weights::check_total(source, wanted, options.ignorable);
+  std::vector<runtime::SpecPtr> specs = specs_of(manifest.slots(), options.mesh, DType::f32);
   std::vector<runtime::Array> out;
   HostTensor storage = storage_for(wanted, source);
   for (const sharding::Slot& slot : manifest.slots()) {
-    auto spec = runtime::ArraySpec::single(DType::f32, slot.type.sizes(), options.device_id);
-    runtime::ArrayBuilder builder(client, spec);
+    runtime::ArrayBuilder builder(client, specs[out.size()]);
     int64_t k = 0;
     for (const Wanted& w : members_of(slot)) {
       const TensorView& tensor = source.get(w.name);

@@ -68,6 +68,17 @@ Box layer_box(const Slot& slot, int64_t k) {
   return box;
 }
 
+std::vector<runtime::SpecPtr> specs_of(std::span<const Slot> slots, const sharding::Mesh& mesh,
+                                       std::optional<DType> dtype) {
+  std::vector<runtime::SpecPtr> specs;
+  for (const Slot& slot : slots) {
+    sharding::ParamType type = slot.type;
+    type.dtype = dtype.value_or(type.dtype);
+    specs.push_back(runtime::ArraySpec::sharded(type, mesh, slot.name));
+  }
+  return specs;
+}
+
 TreeReader::TreeReader(std::span<const Slot> slots, const ArrayRefs& arrays)
     : slots_(slots), arrays_(arrays) {
   require(slots.size() == arrays.size(), {.id = "checkpoint.tree",

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "strata/runtime/array.h"
 #include "strata/runtime/parameter_table.h"
 #include "strata/sharding/manifest.h"
+#include "strata/sharding/mesh.h"
 #include "strata/weights/safetensors_writer.h"
 #include "strata/weights/tensor_source.h"
 
@@ -27,6 +29,12 @@ std::vector<weights::Wanted> members_of(const sharding::Slot& slot);
 
 // Which part of a slot layer `k` of its layer dim is; all of it when it has none.
 sharding::Box layer_box(const sharding::Slot& slot, int64_t k);
+
+// How each slot's array lies over the mesh; `dtype` replaces the slots' own. Throws as
+// sharding::check_layout.
+std::vector<runtime::SpecPtr> specs_of(std::span<const sharding::Slot> slots,
+                                       const sharding::Mesh& mesh,
+                                       std::optional<DType> dtype = std::nullopt);
 
 // Copies one array at a time to the host and cuts it into layers: it holds at most one array, and
 // one layer of it where the layer dim is not the first. Slots and arrays must outlive it. Use from
