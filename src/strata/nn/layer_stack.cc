@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "strata/base/error.h"
-#include "strata/base/strings.h"
+#include "strata/nn/fingerprint.h"
 #include "strata/ops/control.h"
 #include "strata/ops/misc.h"
 #include "strata/ops/shape.h"
@@ -14,16 +14,6 @@ namespace {
 using ir::Value;
 using ir::Values;
 using sharding::LayerRun;
-
-// The first line in which two fingerprints differ, as a sentence; empty when they are equal.
-std::string first_difference(const Module& a, const Module& b) {
-  std::vector<std::string> x = a.fingerprint(), y = b.fingerprint();
-  auto at = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
-  if (at.first == x.end() && at.second == y.end()) return {};
-  std::string here = at.first == x.end() ? "nothing" : *at.first;
-  std::string there = at.second == y.end() ? "nothing" : *at.second;
-  return a.path() + " and " + b.path() + " differ: " + here + " against " + there;
-}
 
 // Layers first, first + cycle, … of a stacked input.
 Value share_of(const Value& stacked, const LayerRun& run, int64_t slot) {
@@ -249,29 +239,32 @@ EachResult LayerStack::run_each(const Context& context, const Values& carry,
   return result;
 }
 
-StackPlan plan_layers(const LayerStack& stack, const ScanOptions& options) {
-  auto count = static_cast<int64_t>(stack.size());
-  StackPlan out;
-  out.plan.stack = stack.path();
-  for (size_t i = 1; i < stack.size(); ++i) {
-    std::string difference = first_difference(stack.layer(i - 1), stack.layer(i));
-    if (!difference.empty()) out.reasons.push_back(difference);
+StackPlan plan_layers(const LayerStack& stack, ScanMode mode) {
+  std::vector<Fingerprint> prints;
+  std::vector<int64_t> kinds;
+  for (size_t i = 0; i < stack.size(); ++i) {
+    prints.push_back(fingerprint(stack.layer(i)));
+    size_t same = 0;
+    while (!(prints[same] == prints[i])) ++same;
+    kinds.push_back(static_cast<int64_t>(same));
   }
-  if (options.mode == ScanMode::force && !out.reasons.empty()) {
-    fail({.id = "nn.cannot_scan",
-          .where = stack.path(),
-          .expected = "layers that are all alike (scan = force)",
-          .got = join(out.reasons, "; "),
-          .cure = "Use scan = auto",
-          .code = Code::failed_precondition});
+  StackPlan out{{stack.path(), plan_runs(kinds, mode)}, {}};
+  if (mode == ScanMode::off) return out;
+  if (stack.size() == 1 && mode == ScanMode::automatic) {
+    out.reasons.push_back(stack.path() + " has one layer, and a loop is for two or more");
   }
-  bool alike = out.reasons.empty();
-  bool scanned = options.mode == ScanMode::force ||
-                 (options.mode == ScanMode::automatic && alike && count > 1);
-  if (scanned) {
-    out.plan.runs = {{0, 1, count, true}};
-  } else {
-    out.plan.runs = {{0, count, 1, false}};
+  for (const LayerRun& run : out.plan.runs) {
+    int64_t last = run.first + run.layers();
+    for (int64_t i = run.scanned ? last - 1 : run.first; i < last; ++i) {
+      if (i + 1 == out.plan.count()) break;
+      auto at = static_cast<size_t>(i);
+      const Layer &here = stack.layer(at), &next = stack.layer(at + 1);
+      std::string reason = first_difference(here, prints[at], next, prints[at + 1]);
+      if (reason.empty())
+        reason = here.path() + " and " + next.path() + " are alike, but " +
+                 "another cycle ends or begins between them";
+      out.reasons.push_back(reason);
+    }
   }
   return out;
 }

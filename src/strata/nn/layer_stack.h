@@ -1,9 +1,9 @@
 // LayerStack: the repeated layers of a model, scanned after construction.
 //
 // A model adds its layers one by one and calls `run`; nothing in a model file mentions scanning.
-// `plan_layers` decides from structural fingerprints which layers run as one loop body, and `run`
-// follows the plan: a scanned run is one loop over stacked parameters, an unrolled run is traced
-// layer by layer. Both compute the same values.
+// `plan_layers` decides from structural fingerprints which layers run as the body of one loop (a
+// cycle of layers that repeats), and `run` follows the plan: a scanned run is one loop over stacked
+// parameters, an unrolled run is traced layer by layer. Both compute the same values.
 #pragma once
 
 #include <functional>
@@ -77,12 +77,11 @@ class LayerStack : public Module {
 
 struct StackPlan {
   sharding::LayerPlan plan;
-  std::vector<std::string> reasons;  // why neighbours did not merge
+  // Why neighbours did not merge, and other reasons for layers outside of loops; none in mode off.
+  std::vector<std::string> reasons;
 };
 
-// The runs of a non-empty stack. All layers alike: one scanned run (in mode `force` also for one
-// layer); otherwise every layer as built, with the reasons. Throws failed_precondition with the
-// reasons in mode `force` when layers differ.
-StackPlan plan_layers(const LayerStack& stack, const ScanOptions& options);
+// The runs of a non-empty stack: plan_runs over the fingerprints of its layers.
+StackPlan plan_layers(const LayerStack& stack, ScanMode mode);
 
 }  // namespace strata::nn

@@ -17,6 +17,12 @@ using ir::Value;
 using ir::Values;
 using sharding::LayerRun;
 
+// A class of its own that describes itself like another.
+class OtherToyLayer : public ToyLayer {
+ public:
+  using ToyLayer::ToyLayer;
+};
+
 struct ModeRow {
   ScanMode mode;
   int64_t layers;
@@ -38,7 +44,10 @@ TEST(ScanMode, SaysWhichStacksAreLoops) {
         row.scanned ? LayerRun{0, 1, row.layers, true} : LayerRun{0, row.layers, 1, false};
     EXPECT_EQ(structure.plan(model.stack).runs, std::vector<LayerRun>{want});
     EXPECT_EQ(structure.manifest().size(), row.scanned ? 1u : static_cast<size_t>(row.layers));
-    EXPECT_TRUE(structure.reasons().empty());
+    bool lone = row.mode == ScanMode::automatic && row.layers == 1;
+    ASSERT_EQ(structure.reasons().size(), lone ? 1u : 0u);
+    if (!lone) continue;
+    EXPECT_EQ(structure.reasons()[0], "layers has one layer, and a loop is for two or more");
   }
 }
 
@@ -55,14 +64,44 @@ TEST(ScanMode, AnEmptyStackPassesItsCarry) {
   }
 }
 
-TEST(ScanMode, AutoLeavesLayersThatDifferAndSaysWhy) {
+TEST(ScanMode, AutoSaysWhyNeighboursDidNotMerge) {
   ToyModel model(2);
   model.stack.emplace<ToyLayer>(3, true);
+  model.stack.emplace<ToyLayer>(4, true);
+  model.stack.emplace<OtherToyLayer>(4, true);
+  model.stack.emplace<ToyLayer>(4);
   Structure structure(model, {});
-  EXPECT_EQ(structure.plan(model.stack).runs, (std::vector<LayerRun>{{0, 3, 1, false}}));
-  ASSERT_EQ(structure.reasons().size(), 1u);
-  EXPECT_NE(structure.reasons()[0].find("layers.1 and layers.2 differ"), std::string::npos);
-  EXPECT_NE(structure.reasons()[0].find("bias"), std::string::npos) << structure.reasons()[0];
+  EXPECT_EQ(structure.plan(model.stack).runs,
+            (std::vector<LayerRun>{{0, 1, 2, true}, {2, 4, 1, false}}));
+  EXPECT_EQ(structure.reasons(),
+            (std::vector<std::string>{
+                "layers.1 and layers.2 differ: linear.bias exists only in layers.2",
+                "layers.2 and layers.3 differ: linear.weight is param f32[3, 3] in layers.2, param "
+                "f32[4, 4] in layers.3",
+                "layers.3 and layers.4 differ: one is another class of the name ToyLayer",
+                "layers.4 and layers.5 differ: one is another class of the name ToyLayer"}));
+  EXPECT_TRUE(Structure(model, {ScanMode::off, 0, {}}).reasons().empty());
+}
+
+TEST(ScanMode, AutoSaysWhereACycleEndsBetweenEqualLayers) {
+  ToyModel model(1);
+  for (bool bias : {true, false, true, true}) model.stack.emplace<ToyLayer>(3, bias);
+  Structure structure(model, {});
+  EXPECT_EQ(structure.plan(model.stack).runs,
+            (std::vector<LayerRun>{{0, 2, 2, true}, {4, 1, 1, false}}));
+  EXPECT_EQ(structure.reasons(),
+            std::vector<std::string>{"layers.3 and layers.4 are alike, but another cycle ends or "
+                                     "begins between them"});
+}
+
+TEST(ScanMode, AModelWithoutAStackIsLeftAlone) {
+  Linear model(nullptr, "", {3, 3}, false);
+  for (ScanMode mode : {ScanMode::off, ScanMode::automatic}) {
+    Structure structure(model, {mode, 0, {}});
+    EXPECT_EQ(structure.manifest().size(), 1u);
+    EXPECT_TRUE(structure.manifest().plans().empty());
+    EXPECT_TRUE(structure.reasons().empty());
+  }
 }
 
 TEST(ScanMode, IsReadFromText) {

@@ -53,20 +53,4 @@ std::vector<const Param*> Module::all_params() const {
   return out;
 }
 
-std::vector<std::string> Module::fingerprint() const {
-  std::vector<std::string> lines;
-  fingerprint_into("", lines);
-  return lines;
-}
-
-void Module::fingerprint_into(const std::string& prefix, std::vector<std::string>& lines) const {
-  lines.push_back((prefix.empty() ? "layer" : prefix) + ": " + describe());
-  std::string dot = prefix.empty() ? "" : prefix + ".";
-  for (const Param* p : params_) {
-    lines.push_back(dot + p->name() + ": " + std::string(name_of(p->kind())) + " " +
-                    text_of(p->type()));
-  }
-  for (const Module* m : children_) m->fingerprint_into(dot + m->name(), lines);
-}
-
 }  // namespace strata::nn

@@ -64,14 +64,9 @@ class Module {
   // Own parameters, then those of the submodules, in order of declaration.
   std::vector<const Param*> all_params() const;
 
-  // describe() and the relative names and types of everything below, as text lines; equal texts
-  // mean the modules compute the same function of equally named parameters.
-  std::vector<std::string> fingerprint() const;
-
  private:
   friend class Param;
   void claim(std::string_view name) const;
-  void fingerprint_into(const std::string& prefix, std::vector<std::string>& lines) const;
 
   Module* parent_;
   std::string name_;

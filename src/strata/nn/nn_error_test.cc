@@ -38,12 +38,12 @@ TEST(ModuleErrors, KvHeadsThatDoNotDivide) {
   EXPECT_EQ(model.children().size(), 1u);  // no trace of what failed
 }
 
-TEST(StructureErrors, ForceRefusesLayersThatDiffer) {
-  ToyModel model(1);
-  model.stack.emplace<ToyLayer>(4);
-  expect_error(Code::failed_precondition, "nn.cannot_scan", "layers.0 and layers.1 differ", [&] {
+TEST(StructureErrors, ForceWantsAStack) {
+  Linear model(nullptr, "", {3, 3}, false);
+  expect_error(Code::failed_precondition, "nn.no_stack", "a LayerStack to scan", [&] {
     Structure(model, {ScanMode::force, 0, {}});
   });
+  EXPECT_EQ(model.params().size(), 1u);
 }
 
 TEST(StructureErrors, ScanModeText) {

@@ -6,19 +6,28 @@
 
 namespace strata::nn {
 
-ScanMode parse_scan_mode(const std::string& text) {
-  if (text == "auto") return ScanMode::automatic;
-  if (text == "off") return ScanMode::off;
-  if (text == "force") return ScanMode::force;
-  fail({.id = "nn.scan_mode",
-        .where = "scan",
-        .expected = "auto, off or force",
-        .got = "'" + text + "'"});
+namespace {
+
+bool has_stack(const Module& module) {
+  if (dynamic_cast<const LayerStack*>(&module) != nullptr) return true;
+  for (const Module* child : module.children()) {
+    if (has_stack(*child)) return true;
+  }
+  return false;
 }
+
+}  // namespace
 
 Structure::Structure(const Module& root, const ScanOptions& options,
                      std::vector<sharding::Tie> ties)
     : options_(options) {
+  require(options.mode != ScanMode::force || has_stack(root),
+          {.id = "nn.no_stack",
+           .where = root.describe(),
+           .expected = "a LayerStack to scan (scan = force)",
+           .got = "none: its layers are fields of their own, or it loops inside itself",
+           .cure = "Add the layers to a LayerStack, or use scan = auto",
+           .code = Code::failed_precondition});
   add_module(root);
   manifest_ = sharding::Manifest(slots_, std::move(ties), plans_);
 }
@@ -40,7 +49,7 @@ void Structure::add_module(const Module& module) {
 
 void Structure::add_stack(const LayerStack& stack) {
   if (stack.size() == 0) return;
-  StackPlan planned = plan_layers(stack, options_);
+  StackPlan planned = plan_layers(stack, options_.mode);
   reasons_.insert(reasons_.end(), planned.reasons.begin(), planned.reasons.end());
   plan_of_[&stack] = plans_.size();
   plans_.push_back(planned.plan);

@@ -8,28 +8,18 @@
 #include <vector>
 
 #include "strata/nn/module.h"
-#include "strata/ops/control.h"
+#include "strata/nn/scan_planner.h"
 #include "strata/sharding/manifest.h"
 
 namespace strata::nn {
 
 class LayerStack;
 
-enum class ScanMode { automatic, off, force };
-// "auto", "off", "force". Throws invalid_argument listing them.
-ScanMode parse_scan_mode(const std::string& text);
-
-struct ScanOptions {
-  ScanMode mode = ScanMode::automatic;
-  int64_t param_axis = 0;  // where stacked parameters carry their layer dim
-  ops::Remat remat = {};   // what the reverse sweep of a layer keeps
-};
-
 // Immutable once made. Refers to the model's parameters, so the model must outlive it.
 class Structure {
  public:
   // Plans every stack below `root`. `ties` are the model's (alias → owner). Throws
-  // failed_precondition with the reasons when the mode is `force` and a stack cannot be scanned.
+  // failed_precondition with the reasons when the mode is `force` and there is no stack.
   Structure(const Module& root, const ScanOptions& options, std::vector<sharding::Tie> ties = {});
 
   const sharding::Manifest& manifest() const { return manifest_; }

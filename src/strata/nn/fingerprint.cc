@@ -1,0 +1,55 @@
+#include "strata/nn/fingerprint.h"
+
+#include <algorithm>
+
+namespace strata::nn {
+namespace {
+
+void add(const Module& module, const std::string& prefix, Fingerprint& out) {
+  out.push_back({prefix, module.describe(), &typeid(module)});
+  std::string dot = prefix.empty() ? "" : prefix + ".";
+  for (const Param* p : module.params()) {
+    out.push_back({dot + p->name(), std::string(name_of(p->kind())) + " " + text_of(p->type())});
+  }
+  for (const Module* child : module.children()) add(*child, dot + child->name(), out);
+}
+
+bool has(const Fingerprint& traits, const std::string& key) {
+  return std::any_of(traits.begin(), traits.end(), [&](const Trait& t) { return t.key == key; });
+}
+
+}  // namespace
+
+bool Trait::operator==(const Trait& other) const {
+  bool same_type =
+      (type == nullptr) == (other.type == nullptr) && (type == nullptr || *type == *other.type);
+  return key == other.key && text == other.text && same_type;
+}
+
+Fingerprint fingerprint(const Module& layer) {
+  Fingerprint out;
+  add(layer, "", out);
+  return out;
+}
+
+std::string first_difference(const Module& a, const Fingerprint& of_a, const Module& b,
+                             const Fingerprint& of_b) {
+  auto at = std::mismatch(of_a.begin(), of_a.end(), of_b.begin(), of_b.end());
+  bool ended_a = at.first == of_a.end(), ended_b = at.second == of_b.end();
+  if (ended_a && ended_b) return {};
+  std::string text = a.path() + " and " + b.path() + " differ: ";
+  if (!ended_a && !has(of_b, at.first->key)) {
+    return text + at.first->key + " exists only in " + a.path();
+  }
+  if (!ended_b && !has(of_a, at.second->key)) {
+    return text + at.second->key + " exists only in " + b.path();
+  }
+  // Neither ended: what is left of the longer would exist only there.
+  const Trait &x = *at.first, &y = *at.second;
+  if (x.key != y.key) return text + x.key + " stands where " + y.key + " stands in " + b.path();
+  std::string what = x.key.empty() ? "one" : x.key;
+  if (x.text == y.text) return text + what + " is another class of the name " + x.text;
+  return text + what + " is " + x.text + " in " + a.path() + ", " + y.text + " in " + b.path();
+}
+
+}  // namespace strata::nn
