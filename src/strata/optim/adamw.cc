@@ -1,11 +1,7 @@
 #include "strata/optim/adamw.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
-#include <limits>
 
-#include "strata/base/error.h"
 #include "strata/ops/arithmetic.h"
 #include "strata/ops/elementwise.h"
 
@@ -20,13 +16,8 @@ class AdamW : public Optimizer {
   explicit AdamW(const AdamWConfig& config) : c_(config) {
     check_beta(name(), "b1", c_.b1);
     check_beta(name(), "b2", c_.b2);
-    // A smaller one is 0 in float32, and 0 / 0 the update of a weight that never had a gradient.
-    constexpr double least = std::numeric_limits<float>::min();
-    require(std::isfinite(c_.eps) && c_.eps >= least,
-            {.id = "optim.hyper_parameter",
-             .where = "optimiser adamw, eps",
-             .expected = fmt::format("a finite number >= {:.3g}", least),
-             .got = fmt::format("{}", c_.eps)});
+    // Where eps is 0 in float32, a weight that never had a gradient is updated by 0 / 0.
+    check_divisor(name(), "eps", c_.eps);
     check_not_negative(name(), "eps_root", c_.eps_root);
     check_not_negative(name(), "weight_decay", c_.weight_decay);
     check_slot_dtype(name(), "m_dtype", c_.m_dtype);

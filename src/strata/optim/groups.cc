@@ -32,11 +32,12 @@ void check_group(const GroupConfig& group) {
   check_number(group, "weight_decay", rate(decay), decay);
   double clip = group.clip_norm.value_or(1);
   check_number(group, "clip_norm", clip > 0, clip);
-  bool plain = group.lr_multiplier == 1 && !group.weight_decay && !group.clip_norm;
+  bool plain =
+      group.lr_multiplier == 1 && !group.weight_decay && !group.clip_norm && !group.elementwise;
   require(!group.frozen || plain,
           {.id = "optim.group_declined",
            .where = where_of(group),
-           .expected = "no multiplier, decay or clip norm in a frozen group",
+           .expected = "no multiplier, decay, clip norm or rule in a frozen group",
            .got = "one",
            .cure = "Declined: a frozen parameter is never updated; leave these fields out"});
 }
@@ -90,6 +91,11 @@ int64_t unstacked_rank(const ParamType& type) {
                        [](const sharding::Dim& d) { return d.role == Role::none; });
 }
 
+bool has_dim(const ParamType& type, const std::string& name) {
+  return name.empty() || std::any_of(type.dims.begin(), type.dims.end(),
+                                     [&](const sharding::Dim& d) { return d.name == name; });
+}
+
 // Evaluates the rules and gathers what goes wrong, so that one error names it all.
 class Matcher {
  public:
@@ -99,10 +105,9 @@ class Matcher {
   int64_t group_of(const Slot& slot) {
     std::vector<std::string> names = {slot.name};
     if (auto stacked = sharding::parse_stacked_name(slot.name)) names = stacked->layer_names();
-    int64_t rank = unstacked_rank(slot.type);
-    int64_t group = match(names.front(), rank);
+    int64_t group = match(names.front(), slot.type);
     for (const std::string& name : names) {
-      int64_t other = match(name, rank);
+      int64_t other = match(name, slot.type);
       if (group < 0 || other == group) continue;
       if (other < 0) return -1;
       fail({.id = "optim.group_split",
@@ -137,12 +142,13 @@ class Matcher {
   }
 
   // The group that the rules give; -1 (and a note) when there is none or more than one.
-  int64_t match(const std::string& name, int64_t rank) {
+  int64_t match(const std::string& name, const ParamType& type) {
+    const int64_t rank = unstacked_rank(type);
     int64_t group = -1;
     for (size_t r = 0; r < config_.rules.size(); ++r) {
       const GroupRule& rule = config_.rules[r];
-      bool in_range = rule.min_rank <= rank && rank <= rule.max_rank;
-      if (!in_range || !glob_matches(rule.glob, name)) continue;
+      bool fits = rule.min_rank <= rank && rank <= rule.max_rank && has_dim(type, rule.dim);
+      if (!fits || !glob_matches(rule.glob, name)) continue;
       ++hits_[r];
       if (group < 0) {
         group = targets_[r];
@@ -182,6 +188,23 @@ class Matcher {
 GroupsConfig default_groups() {
   return {.groups = {{.name = "decay"}, {.name = "no_decay", .weight_decay = 0.0}},
           .rules = {{.group = "decay", .min_rank = 2}, {.group = "no_decay", .max_rank = 1}}};
+}
+
+GroupsConfig muon_groups(double adamw_multiplier) {
+  auto rest = [&](std::string name, std::optional<double> decay) {
+    return GroupConfig{.name = std::move(name),
+                       .lr_multiplier = adamw_multiplier,
+                       .weight_decay = decay,
+                       .elementwise = true};
+  };
+  return {.groups = {{.name = "muon"}, rest("adamw", {}), rest("no_decay", 0.0)},
+          .rules = {{.group = "no_decay", .max_rank = 1},
+                    {.group = "adamw", .dim = "vocab"},
+                    {.group = "muon", .min_rank = 3, .max_rank = 3, .dim = "experts"},
+                    {.group = "adamw", .dim = "experts"},
+                    {.group = "muon", .max_rank = 2},
+                    {.group = "adamw"}},
+          .first_match_wins = true};
 }
 
 bool glob_matches(std::string_view glob, std::string_view text) {
@@ -228,7 +251,7 @@ Groups::Groups(const Manifest& manifest, const GroupsConfig& config) : groups_(c
              .expected = "a float32 master",
              .got = std::string(name_of(slot.type.dtype)),
              .cure = "Train in float32 and cast inside the forward pass, or freeze it"});
-    parameters_.push_back({slot.name, slot.type, group});
+    parameters_.push_back({slot.name, slot.type, group, groups_[group].elementwise});
   }
 }
 
@@ -257,6 +280,7 @@ std::string Groups::text() const {
     text += fmt::format(
         "lr x {}, weight decay {}", group.lr_multiplier,
         group.weight_decay ? fmt::format("{}", *group.weight_decay) : "of the optimiser");
+    if (group.elementwise) text += ", elementwise";
     if (group.clip_norm) text += fmt::format(", clipped at {} by its own norm", *group.clip_norm);
     text += "\n";
   }

@@ -28,16 +28,20 @@ struct GroupConfig {
   std::optional<double> clip_norm = {};
   // Frozen parameters get no gradient and no slots. Such a group must leave the rest alone.
   bool frozen = false;
+  // Keeps the group's parameters from rules that mix a matrix's elements: Muon leaves them to
+  // AdamW.
+  bool elementwise = false;
 };
 
-// Sends the parameters whose name matches `glob` and whose unstacked rank is in [min_rank,
-// max_rank] to `group`. In a glob, '*' is any run of characters (dots too) and '?' any single one;
-// the whole name must match.
+// Sends the parameters whose name matches `glob`, whose unstacked rank is in [min_rank, max_rank]
+// and which have a dim of the logical name `dim` (when one is given) to `group`. In a glob, '*' is
+// any run of characters (dots too) and '?' any single one; the whole name must match.
 struct GroupRule {
   std::string group;
   std::string glob = "*";
   int64_t min_rank = 0;
   int64_t max_rank = std::numeric_limits<int64_t>::max();
+  std::string dim = {};
 };
 
 struct GroupsConfig {
@@ -52,11 +56,18 @@ struct GroupsConfig {
 // A_log and dt_bias; "decay": all others.
 GroupsConfig default_groups();
 
+// For Muon: "muon" holds the matrices inside layers, one of an expert alone included; "adamw"
+// (elementwise) embeddings and heads (whatever has a dim "vocab"), routers, which have a row an
+// expert, and ranks above 2; "no_decay" (elementwise, weight decay 0) what default_groups calls so.
+// The rates of the latter two are the schedule's times `adamw_multiplier`.
+GroupsConfig muon_groups(double adamw_multiplier = 1);
+
 // A parameter that is trained.
 struct Parameter {
   std::string name;
   sharding::ParamType type;
-  size_t group = 0;  // index in Groups::groups()
+  size_t group = 0;          // index in Groups::groups()
+  bool elementwise = false;  // the group's
 };
 
 // Whether the glob (see GroupRule) matches the whole text. Takes at most |glob| * |text| steps.

@@ -66,6 +66,29 @@ TEST(Groups, RulesSpeakOfUnstackedNames) {
   EXPECT_NE(groups.text().find("frozen: 1 parameters, 32 elements, frozen\n"), std::string::npos);
 }
 
+TEST(Groups, ForMuonMatricesOfLayersAreApart) {
+  ParamType head = f32_type({9, 4}), experts = stacked({2, 3, 4, 5}), router = stacked({2, 3, 4});
+  head.dims[0].name = "vocab";
+  experts.dims[1].name = router.dims[1].name = "experts";
+  Manifest manifest = manifest_of({{"embed.weight", head},
+                                   {"model.layers[0:2:1].mlp.weight", stacked({2, 4, 4})},
+                                   {"model.layers[0:2:1].experts.weight", experts},
+                                   {"model.layers[0:2:1].router.weight", router},
+                                   {"model.layers[0:2:1].conv.weight", stacked({2, 4, 1, 4})},
+                                   {"model.layers[0:2:1].norm.weight", stacked({2, 4})},
+                                   {"scale", f32_type({})}});
+  Groups groups(manifest, muon_groups(0.1));
+  EXPECT_EQ(groups.text(),
+            "muon: 2 parameters, 152 elements, lr x 1, weight decay of the optimiser\n"
+            "adamw: 3 parameters, 92 elements, lr x 0.1, weight decay of the optimiser, "
+            "elementwise\n"
+            "no_decay: 2 parameters, 9 elements, lr x 0.1, weight decay 0, elementwise\n");
+  for (const Parameter& p : groups.parameters()) {
+    bool muon = p.name.find("mlp") != p.name.npos || p.name.find("experts") != p.name.npos;
+    EXPECT_EQ(p.elementwise, !muon) << p.name;
+  }
+}
+
 TEST(Groups, BuffersAreInNoGroupAndTiesFollowTheirOwner) {
   Manifest manifest({{"w", sharding::Kind::param, f32_type({2, 2})},
                      {"table", sharding::Kind::buffer, f32_type({2})}},

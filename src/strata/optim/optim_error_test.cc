@@ -4,9 +4,11 @@
 #include <limits>
 
 #include "strata/base/error.h"
+#include "strata/optim/adafactor.h"
 #include "strata/optim/adamw.h"
 #include "strata/optim/ema.h"
 #include "strata/optim/lion.h"
+#include "strata/optim/muon.h"
 #include "strata/optim/sgd.h"
 #include "strata/optim/step_counts.h"
 #include "strata/optim/step_for_test.h"
@@ -53,6 +55,8 @@ TEST(GroupErrors, NumbersAreInRange) {
 
 TEST(GroupErrors, FrozenGroupsTakeNoSettings) {
   expect_group_error(one_group({.weight_decay = 0.1, .frozen = true}), "optim.group_declined",
+                     "Declined");
+  expect_group_error(one_group({.frozen = true, .elementwise = true}), "optim.group_declined",
                      "Declined");
 }
 
@@ -118,12 +122,27 @@ TEST(OptimizerErrors, HyperParametersAreInRange) {
   expect_error([] { make_sgd({.momentum = 1}); }, id, "optimiser sgd, momentum");
   expect_error([] { make_lion({.b2 = -0.1}); }, id, "optimiser lion, b2");
   expect_error([] { ema_scalars(1); }, id, "ema, decay");
+  expect_error([] { make_adafactor({.decay_power = -1}); }, id, "adafactor, decay_power");
+  expect_error([] { make_adafactor({.eps = 0}); }, id, "adafactor, eps");
+  expect_error([] { make_adafactor({.clip_rms = 0}); }, id, "clip_rms");
+  expect_error([] { make_adafactor({.least_scale = kNan}); }, id, "least_scale");
+  expect_error([] { make_adafactor({.min_factored = 0}); }, id, "a size >= 1");
+  expect_error([] { make_adafactor({.momentum = 1.0}); }, id, "adafactor, momentum");
+  expect_error([] { make_adafactor({.weight_decay = -1}); }, id, "adafactor, weight_decay");
+  expect_error([] { make_muon({.beta = 1}); }, id, "optimiser muon, beta");
+  expect_error([] { make_muon({.eps = 0}); }, id, "optimiser muon, eps");
+  expect_error([] { make_muon({.steps = 0}); }, id, "a number in [1, 20]");
+  expect_error([] { make_muon({.steps = 21}); }, id, "got 21");
+  expect_error([] { make_muon({.weight_decay = kNan}); }, id, "optimiser muon, weight_decay");
+  expect_error([] { make_muon({.adamw = {.b1 = 2}}); }, id, "optimiser adamw, b1");
 }
 
 TEST(OptimizerErrors, SlotsAreStoredInF32OrBf16) {
   expect_error([] { make_adamw({.m_dtype = DType::f16}); }, "optim.slot_dtype", "m_dtype");
   expect_error([] { make_lion({.m_dtype = DType::f64}); }, "optim.slot_dtype", "got f64");
   expect_error([] { make_sgd({.trace_dtype = DType::i32}); }, "optim.slot_dtype", "trace_dtype");
+  expect_error([] { make_adafactor({.m_dtype = DType::f16}); }, "optim.slot_dtype", "adafactor");
+  expect_error([] { make_muon({.m_dtype = DType::f64}); }, "optim.slot_dtype", "optimiser muon");
 }
 
 TEST(OptimizerErrors, NesterovNeedsMomentum) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "strata/base/error.h"
 #include "strata/base/strings.h"
@@ -58,6 +59,15 @@ std::vector<SlotSpec> slots_of(const Optimizer& optimizer, std::span<const Param
   return slots;
 }
 
+std::vector<int64_t> array_dims(const ParamType& type) {
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < type.rank(); ++i) {
+    const sharding::Dim& dim = type.dims[static_cast<size_t>(i)];
+    if (dim.role == sharding::Role::none && dim.name != "experts") positions.push_back(i);
+  }
+  return positions;
+}
+
 ir::Value decoupled(const Optimizer::Leaf& leaf, ir::Value direction) {
   return leaf.lr * (direction + leaf.weight_decay * leaf.parameter);
 }
@@ -74,6 +84,15 @@ void check_not_negative(std::string_view optimizer, std::string_view field, doub
                                                .where = where_of(optimizer, field),
                                                .expected = "a finite number >= 0",
                                                .got = fmt::format("{}", value)});
+}
+
+void check_divisor(std::string_view optimizer, std::string_view field, double value) {
+  constexpr double least = std::numeric_limits<float>::min();
+  require(std::isfinite(value) && value >= least,
+          {.id = "optim.hyper_parameter",
+           .where = where_of(optimizer, field),
+           .expected = fmt::format("a finite number >= {:.3g}", least),
+           .got = fmt::format("{}", value)});
 }
 
 void check_slot_dtype(std::string_view optimizer, std::string_view field, DType dtype) {

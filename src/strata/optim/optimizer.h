@@ -86,20 +86,31 @@ class Optimizer {
   // Whether `step` reads leaf.slots and not `next` (which is then empty). It decides what is
   // computed first, so that each slot can be written in place after its last use.
   virtual bool step_reads_old_slots() const { return false; }
+  // Whether elements of one layer's array enter each other's update (factored or orthogonalised),
+  // while layers and experts stay apart. Zero-1 then splits the latter first: see zero.h.
+  virtual bool couples_elements() const { return false; }
 };
 
 // The slots of the parameters, parameter by parameter. Throws as derived_type.
 std::vector<SlotSpec> slots_of(const Optimizer& optimizer, std::span<const Parameter> parameters);
+
+// Positions of the dims of one layer's (and one expert's) array: all but those whose role is
+// `layer` or `inner_layer` and those named "experts". The latter are batch dims: means, norms and
+// products are taken apart for each of their elements, so a stacked parameter does what its layers
+// would.
+std::vector<int64_t> array_dims(const sharding::ParamType& type);
 
 // lr * (direction + weight_decay * parameter): decay decoupled from the gradient and taken from the
 // parameter before the update (arXiv 1711.05101).
 ir::Value decoupled(const Optimizer::Leaf& leaf, ir::Value direction);
 
 // Checks of configurations. Throw invalid_argument: optim.hyper_parameter naming optimiser and
-// field, unless beta is in [0, 1), the other is finite and >= 0; optim.slot_dtype unless the dtype
-// is f32 or bf16.
+// field, unless beta is in [0, 1), the other is finite and >= 0, and a divisor is finite and a
+// normal float32 > 0 (a smaller one would be 0 there); optim.slot_dtype unless the dtype is f32 or
+// bf16.
 void check_beta(std::string_view optimizer, std::string_view field, double value);
 void check_not_negative(std::string_view optimizer, std::string_view field, double value);
+void check_divisor(std::string_view optimizer, std::string_view field, double value);
 void check_slot_dtype(std::string_view optimizer, std::string_view field, DType dtype);
 
 }  // namespace strata::optim

@@ -1,5 +1,7 @@
 // The printed programs of one step and of an accumulation: the same on every compiler.
+#include "strata/optim/adafactor.h"
 #include "strata/optim/adamw.h"
+#include "strata/optim/muon.h"
 #include "strata/optim/step_for_test.h"
 #include "strata/testing/golden.h"
 
@@ -12,6 +14,23 @@ TEST(UpdateGolden, AdamWStep) {
                   Schedule({.peak = 1e-3}), 1.0);
   testing::expect_golden("optim/adamw_step.mlir",
                          ir::print_module(*step_function(plan, DType::bf16)));
+}
+
+// A stacked matrix, whose layers stay apart, and a norm.
+sharding::Manifest stacked_matrix() {
+  sharding::ParamType w = f32_type({5, 2, 3});
+  w.dims[1].role = sharding::Role::layer;
+  return manifest_of({{"layers[0:2:1].w", w}, {"norm.weight", f32_type({3})}});
+}
+
+TEST(UpdateGolden, AdafactorStep) {
+  UpdatePlan plan = simple_plan(stacked_matrix(), make_adafactor({.min_factored = 3}), 1e-3);
+  testing::expect_golden("optim/adafactor_step.mlir", ir::print_module(*step_function(plan)));
+}
+
+TEST(UpdateGolden, MuonStep) {
+  UpdatePlan plan = simple_plan(stacked_matrix(), make_muon({.steps = 1}), 1e-3);
+  testing::expect_golden("optim/muon_step.mlir", ir::print_module(*step_function(plan)));
 }
 
 TEST(UpdateGolden, Accumulate) {

@@ -4,8 +4,10 @@
 
 #include <limits>
 
+#include "strata/optim/adafactor.h"
 #include "strata/optim/adamw.h"
 #include "strata/optim/lion.h"
+#include "strata/optim/muon.h"
 #include "strata/optim/sgd.h"
 #include "strata/optim/step_counts.h"
 #include "strata/optim/step_for_test.h"
@@ -55,10 +57,12 @@ TEST(Update, AdamWGivesTheCaseB4Values) {
 }
 
 TEST(Update, ZeroGradientsAndZeroWeightsStayZero) {
-  auto manifest = manifest_of({{"w", f32_type({3})}});
-  for (auto& optimizer : {make_adamw(), make_lion(), make_sgd({.momentum = 0.9})}) {
-    Stepper s(newer_plugin(), simple_plan(manifest, optimizer, 0.1), list(tensor({0, 0, 0})));
-    Stepper::Report report = s.step(list(tensor({0, 0, 0})), 0);
+  auto manifest = manifest_of({{"w", f32_type({1, 3})}});
+  for (auto& optimizer : {make_adamw(), make_lion(), make_sgd({.momentum = 0.9}), make_adafactor(),
+                          make_adafactor({.min_factored = 1}), make_muon()}) {
+    Stepper s(newer_plugin(), simple_plan(manifest, optimizer, 0.1),
+              list(tensor({0, 0, 0}, {1, 3})));
+    Stepper::Report report = s.step(list(tensor({0, 0, 0}, {1, 3})), 0);
     EXPECT_TRUE(report.applied) << optimizer->name();
     EXPECT_EQ(values_of(s.parameters[0]), (std::vector<float>{0, 0, 0})) << optimizer->name();
   }
@@ -116,11 +120,13 @@ TEST(Update, TheScheduleIsReadBeforeTheIncrement) {
 }
 
 TEST(Update, NothingMovesWhenAnythingIsNotFinite) {
-  auto manifest = manifest_of({{"a", f32_type({3})}, {"b", f32_type({2})}});
-  for (auto& optimizer : {make_adamw(), make_lion(), make_sgd({.momentum = 0.9})}) {
+  auto manifest = manifest_of({{"a", f32_type({1, 3})}, {"b", f32_type({2})}});
+  for (auto& optimizer :
+       {make_adamw(), make_lion(), make_sgd({.momentum = 0.9}), make_muon(), make_adafactor(),
+        make_adafactor({.min_factored = 1, .momentum = 0.9, .weight_decay = 0.1})}) {
     Stepper s(newer_plugin(), simple_plan(manifest, optimizer, 0.1, 1.0),
-              list(tensor({1, 2, 3}), tensor({4, 5})));
-    s.step(list(tensor({1, 1, 1}), tensor({1, 1})), 0);
+              list(tensor({1, 2, 3}, {1, 3}), tensor({4, 5})));
+    s.step(list(tensor({1, 1, 1}, {1, 3}), tensor({1, 1})), 0);
     Tensors before;
     for (Tensors* all : {&s.parameters, &s.slots}) {
       for (HostTensor& t : *all) before.push_back(t.clone());
@@ -131,7 +137,7 @@ TEST(Update, NothingMovesWhenAnythingIsNotFinite) {
     for (Row row : {Row{kNan, 1, 1, 0}, Row{1, kInf, 1, 0}, Row{1, -kInf, 1, 0}, Row{1, 1, kNan, 0},
                     Row{1, 1, kInf, 0}, Row{1, 1, 1, kNan}, Row{1, 1, 0, 0}, Row{1, 1, -1, 0}}) {
       Stepper::Report report =
-          s.step(list(tensor({0, row.a, 0}), tensor({row.b, 0})), 1, row.weight, row.loss);
+          s.step(list(tensor({0, row.a, 0}, {1, 3}), tensor({row.b, 0})), 1, row.weight, row.loss);
       EXPECT_FALSE(report.applied);
       size_t i = 0;
       for (Tensors* all : {&s.parameters, &s.slots}) {
@@ -219,6 +225,21 @@ TEST(Update, Bf16GradientsAreReadInFloat32) {
   EXPECT_NEAR(s.step(ones, 0).norms.at(0), 31.622777, 1e-5);
 }
 
+TEST(Update, AdafactorFactorsLargeArraysOfALayer) {
+  sharding::ParamType small = f32_type({200, 127, 128}), large = f32_type({2, 128, 130});
+  small.dims[0].role = large.dims[0].role = sharding::Role::layer;
+  large.dims[2].axes = {"tensor"};
+  auto manifest = manifest_of({{"layers[0:200:1].a", small}, {"layers[0:2:1].b", large}});
+  UpdatePlan plan = simple_plan(manifest, make_adafactor({.momentum = 0.9}), 1);
+  ASSERT_EQ(plan.slots().size(), 5u);
+  EXPECT_EQ(plan.slots()[0].name, "adafactor.v/layers[0:200:1].a");
+  EXPECT_EQ(plan.slots()[1].name, "adafactor.m/layers[0:200:1].a");
+  EXPECT_EQ(plan.slots()[2].name, "adafactor.v_row/layers[0:2:1].b");
+  EXPECT_EQ(sharding::text_of(plan.slots()[2].type), "f32[(layer):2, 128]");
+  EXPECT_EQ(sharding::text_of(plan.slots()[3].type), "f32[(layer):2, 130@tensor]");
+  EXPECT_EQ(sharding::text_of(plan.slots()[4].type), "f32[(layer):2, 128, 130@tensor]");
+}
+
 TEST(Update, FrozenParametersHaveNoSlotsAndNoScalars) {
   auto manifest = manifest_of({{"base.w", f32_type({2})}, {"lora.a", f32_type({3})}});
   GroupsConfig config = {
@@ -241,6 +262,19 @@ TEST(Update, OtherNumbersTraceTheSameProgram) {
       manifest, make_adamw({.b1 = 0.8, .b2 = 0.9, .eps = 1e-6, .weight_decay = 0}), 0.3, 1.0);
   EXPECT_EQ(ir::print_module(*step_function(a)), ir::print_module(*step_function(b)));
   EXPECT_NE(a.scalar_values(0), b.scalar_values(0));
+  a = simple_plan(manifest, make_adafactor({.momentum = 0.9}), 0.1);
+  b = simple_plan(manifest,
+                  make_adafactor({.decay_power = 0.7,
+                                  .eps = 1e-20,
+                                  .clip_rms = 2,
+                                  .least_scale = 1e-2,
+                                  .momentum = 0.8,
+                                  .weight_decay = 1e-4}),
+                  0.1);
+  EXPECT_EQ(ir::print_module(*step_function(a)), ir::print_module(*step_function(b)));
+  a = simple_plan(manifest, make_muon(), 0.1);
+  b = simple_plan(manifest, make_muon({.beta = 0.9, .eps = 1e-7, .weight_decay = 0.1}), 0.1);
+  EXPECT_EQ(ir::print_module(*step_function(a)), ir::print_module(*step_function(b)));
 }
 
 // With old and new state in one memory the newer plug-in needs no temporary of a parameter's size.
