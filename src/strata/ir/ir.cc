@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "strata/sharding/shardy.h"
+
 namespace strata::ir {
 
 const OpDef kParameter{.name = "parameter", .arity = 0, .gradient = NoGradient, .cost = Cost::free};
@@ -64,6 +66,25 @@ Value Function::parameter(Type type, std::string name) {
   current_->params.push_back(node.result());
   if (current_ == &top_) argument_ports_.push_back({std::move(name), {}});
   return node.result();
+}
+
+Value Function::declare(const sharding::ParamType& type, std::string name) {
+  Value value = parameter({type.dtype, type.sizes()}, std::move(name));
+  argument_ports_.back().axes = axes_of(type);
+  return value;
+}
+
+void Function::set_mesh(const sharding::Mesh& mesh) {
+  mesh_ = mesh;
+  if (mesh.size() == 1) return;
+  module_header = "  " + sharding::shardy_mesh(mesh);
+  num_partitions = static_cast<int>(mesh.size());
+}
+
+std::vector<std::vector<std::string>> axes_of(const sharding::ParamType& type) {
+  std::vector<std::vector<std::string>> axes;
+  for (const sharding::Dim& dim : type.dims) axes.push_back(dim.axes);
+  return axes;
 }
 
 Node& Function::add(const OpDef& def, Values operands, Attributes attributes,

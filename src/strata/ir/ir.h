@@ -27,6 +27,8 @@
 
 #include "strata/base/error.h"
 #include "strata/ir/type.h"
+#include "strata/sharding/dim.h"
+#include "strata/sharding/mesh.h"
 
 namespace strata::ir {
 
@@ -167,6 +169,9 @@ extern const OpDef kParameter;
 struct Port {
   std::string name;        // for reports and errors; not part of the text
   std::string attributes;  // MLIR text, e.g. `tf.aliasing_output = 0 : i32`
+  // Mesh axes of each dim, major first; shorter than the rank or empty = the rest is replicated.
+  // Read in a function with a mesh only.
+  std::vector<std::vector<std::string>> axes = {};
 };
 
 class Function {
@@ -179,6 +184,8 @@ class Function {
 
   // Declares the next parameter of the region being traced (the function itself at the start).
   Value parameter(Type type, std::string name = {});
+  // A parameter with the type and the mesh axes of a declared type.
+  Value declare(const sharding::ParamType& type, std::string name);
   // Appends a node; infers its types. Throws what the shape rule throws, with the module path.
   Node& add(const OpDef& def, Values operands, Attributes attributes = {},
             std::vector<std::unique_ptr<Region>> regions = {});
@@ -198,6 +205,11 @@ class Function {
   std::vector<Port>& result_ports() { return result_ports_; }
   const std::vector<Port>& result_ports() const { return result_ports_; }
 
+  // Makes the program one for all devices of `mesh`: its arguments and results are then laid out as
+  // their ports say. A mesh of one device changes nothing.
+  void set_mesh(const sharding::Mesh& mesh);
+  const sharding::Mesh& mesh() const { return mesh_; }
+
   // Lines at the head of the module (e.g. sdy.mesh) and the number of partitions it is made for.
   std::string module_header;
   int num_partitions = 1;
@@ -216,7 +228,11 @@ class Function {
   std::string scope_;
   std::vector<Port> argument_ports_;
   std::vector<Port> result_ports_;
+  sharding::Mesh mesh_;
 };
+
+// The mesh axes of each dim of a declared type, as a Port has them.
+std::vector<std::vector<std::string>> axes_of(const sharding::ParamType& type);
 
 // While alive, nodes go to a new region. `close(results)` captures free values: every value from
 // outside becomes a parameter appended to the region (constants are copied in), and the list of

@@ -1,6 +1,7 @@
 #include <unordered_map>
 
 #include "strata/ir/ir.h"
+#include "strata/sharding/shardy.h"
 
 namespace strata::ir {
 
@@ -37,13 +38,13 @@ class Printer {
       if (i > 0) out_ += ", ";
       names_[top.params[i]] = "%arg" + std::to_string(i);
       out_ += names_[top.params[i]] + ": " + mlir_text(top.params[i].type());
-      port_attributes(f.argument_ports()[i]);
+      port_attributes(f, f.argument_ports()[i], top.params[i].rank());
     }
     out_ += ") -> (";
     for (size_t i = 0; i < top.results.size(); ++i) {
       if (i > 0) out_ += ", ";
       out_ += mlir_text(top.results[i].type());
-      port_attributes(f.result_ports()[i]);
+      port_attributes(f, f.result_ports()[i], top.results[i].rank());
     }
     out_ += ") {\n";
     body(top, "func.return", 2);
@@ -51,8 +52,16 @@ class Printer {
   }
 
  private:
-  void port_attributes(const Port& port) {
-    if (!port.attributes.empty()) out_ += " {" + port.attributes + "}";
+  // Over a mesh every port is annotated, the replicated ones too: what is left open, the
+  // partitioner lays out as it likes.
+  void port_attributes(const Function& f, const Port& port, int64_t rank) {
+    std::string text = port.attributes;
+    if (f.mesh().size() > 1) {
+      auto axes = port.axes;
+      axes.resize(static_cast<size_t>(rank));
+      text += (text.empty() ? "" : ", ") + ("sdy.sharding = " + sharding::shardy_sharding(axes));
+    }
+    if (!text.empty()) out_ += " {" + text + "}";
   }
 
   void body(const Region& region, std::string_view terminator, int depth) {

@@ -44,6 +44,11 @@ Array& Array::operator=(Array&& other) noexcept {
   return *this;
 }
 
+Array Array::put(const ClientPtr& client, const HostTensor& host, const sharding::Mesh& mesh) {
+  sharding::ParamType type = sharding::plain_type(host.dtype(), host.dims());
+  return put(client, ArraySpec::sharded(type, mesh, "array"), {host.bytes(), host.byte_size()});
+}
+
 PendingPut Array::start_put(const ClientPtr& client, const SpecPtr& spec,
                             std::span<const std::byte> bytes) {
   if (bytes.size() != spec->bytes()) {

@@ -36,6 +36,8 @@ class Array {
   // Returns when the bytes may be changed. Throws invalid_argument "runtime.put_size".
   static Array put(const ClientPtr& client, const SpecPtr& spec, std::span<const std::byte> bytes);
   static Array put(const ClientPtr& client, const HostTensor& host, int device_id = 0);
+  // The whole of it on every device of a mesh.
+  static Array put(const ClientPtr& client, const HostTensor& host, const sharding::Mesh& mesh);
   // The same without waiting: the bytes must live unchanged until PendingPut::finish.
   static PendingPut start_put(const ClientPtr& client, const SpecPtr& spec,
                               std::span<const std::byte> bytes);

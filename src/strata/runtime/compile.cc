@@ -21,7 +21,31 @@ std::string pack(const Signature& signature, std::string_view executable) {
   return std::to_string(json.size()) + "\n" + json + std::string(executable);
 }
 
+Slot slot_of(const ir::Port& port, const ir::Type& type, const sharding::Mesh& mesh) {
+  sharding::ParamType declared = sharding::plain_type(type.dtype, type.dims);
+  for (size_t i = 0; i < port.axes.size(); ++i) declared.dims[i].axes = port.axes[i];
+  bool donated = port.attributes.find("tf.aliasing_output") != std::string::npos ||
+                 port.attributes.find("jax.buffer_donor") != std::string::npos;
+  return {port.name, ArraySpec::sharded(declared, mesh, port.name), donated};
+}
+
 }  // namespace
+
+CompileRequest request_for(const ir::Function& f, std::string name) {
+  CompileRequest request;
+  request.name = std::move(name);
+  const sharding::Mesh& mesh = f.mesh();
+  if (mesh.size() == 1) return request;
+  request.options.num_partitions = static_cast<int>(mesh.size());
+  request.options.device_ids.assign(mesh.device_ids().begin(), mesh.device_ids().end());
+  for (size_t i = 0; i < f.top().params.size(); ++i) {
+    request.parameters.push_back(slot_of(f.argument_ports()[i], f.top().params[i].type(), mesh));
+  }
+  for (size_t i = 0; i < f.top().results.size(); ++i) {
+    request.results.push_back(slot_of(f.result_ports()[i], f.top().results[i].type(), mesh));
+  }
+  return request;
+}
 
 Compiler::Compiler(std::shared_ptr<const pjrt::Client> client, CompilerOptions options)
     : client_(std::move(client)), disk_(std::move(options.cache_dir), options.cache_limit) {}

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "strata/ir/ir.h"
 #include "strata/pjrt/executable.h"
 #include "strata/runtime/disk_cache.h"
 #include "strata/runtime/program.h"
@@ -36,6 +37,10 @@ struct CompileRequest {
   // Seconds the caller spent on making the text, for reports.
   double trace_seconds = 0;
 };
+
+// The request for a traced program: over a mesh, its devices and how each argument and result lies,
+// as the ports say; on one device the compiled program tells that itself.
+CompileRequest request_for(const ir::Function& function, std::string name);
 
 struct CompileCounters {
   int64_t compiles = 0;  // by XLA

@@ -73,6 +73,7 @@ class Lowering {
 
 std::unique_ptr<Function> lower(const Function& source) {
   auto out = std::make_unique<Function>(source.name());
+  out->set_mesh(source.mesh());
   out->module_header = source.module_header;
   out->num_partitions = source.num_partitions;
   ValueMap map;
