@@ -12,6 +12,7 @@
 #include "strata/optim/sgd.h"
 #include "strata/optim/step_counts.h"
 #include "strata/optim/step_for_test.h"
+#include "strata/optim/zero.h"
 
 namespace strata::optim {
 namespace {
@@ -191,7 +192,7 @@ TEST(UpdateErrors, InputsFitThePlan) {
   UpdatePlan plan = simple_plan(two(), make_sgd({.momentum = 0.9}), 1);
   ir::Function f;
   auto value = [&](const Dims& dims, DType dtype = DType::f32) {
-    return f.parameter({dtype, dims});
+    return f.parameter(ir::Type{dtype, dims});
   };
   const ir::Values tree = {value({2, 2}), value({2})};
   const ir::Values scalars(plan.scalars(0).size(), value({}));
@@ -237,14 +238,36 @@ TEST(UpdateErrors, OptimisersMakeTheSlotsTheyDeclare) {
   expect_error([&] { step_function(plan); }, "optim.next_slots", "one new slot", Code::internal);
 }
 
+TEST(UpdateErrors, OnlyTheLayoutOfSlotsMayChange) {
+  UpdatePlan plan = simple_plan(two(), make_adamw(), 1);
+  std::vector<SlotSpec> slots = plan.slots();
+  slots[0].type = f32_type({2, 3});
+  expect_error([&] { plan.with_slots(slots); }, "optim.laid_out", "other mesh axes",
+               Code::internal);
+  slots.pop_back();
+  expect_error([&] { plan.with_slots(slots); }, "optim.laid_out", "own slots", Code::internal);
+}
+
+TEST(ZeroErrors, AxesAreThoseOfTheMesh) {
+  UpdatePlan plan = simple_plan(two(), make_adamw(), 1);
+  sharding::Mesh mesh = sharding::Mesh::parse("data=2");
+  expect_error(
+      [&] {
+        split_slots(plan.slots(), {"data", "data"}, mesh);
+      },
+      "optim.zero_axes", "got data, data");
+  expect_error([&] { split_slots(plan.slots(), {"date"}, mesh); }, "sharding.unknown_axis", "data",
+               Code::not_found);
+}
+
 TEST(AccumulateErrors, TheFlatListHasFourScalars) {
   expect_error([] { accumulator_of(ir::Values(3)); }, "optim.accumulator", "3 values");
 }
 
 TEST(AccumulateErrors, GradientsFitTheAccumulator) {
   ir::Function f;
-  ir::Value s = f.parameter({}), n = f.parameter({DType::i32, {}});
-  ir::Value a = f.parameter({DType::f32, {2}}), b = f.parameter({DType::f32, {3}});
+  ir::Value s = f.parameter(ir::Type{}), n = f.parameter(ir::Type{DType::i32, {}});
+  ir::Value a = f.parameter(ir::Type{DType::f32, {2}}), b = f.parameter(ir::Type{DType::f32, {3}});
   Accumulator before = {{s, {a}, s}, n, n};
   expect_error([&] { accumulate(before, {s, {b}, s}); }, "optim.accumulate", "1 gradients");
   expect_error([&] { accumulate(before, {s, {a, a}, s}); }, "optim.accumulate", "got 2");
@@ -252,8 +275,8 @@ TEST(AccumulateErrors, GradientsFitTheAccumulator) {
 
 TEST(EmaErrors, ListsFit) {
   ir::Function f;
-  ir::Value s = f.parameter({}), yes = f.parameter({DType::pred, {}});
-  ir::Value a = f.parameter({DType::f32, {2}});
+  ir::Value s = f.parameter(ir::Type{}), yes = f.parameter(ir::Type{DType::pred, {}});
+  ir::Value a = f.parameter(ir::Type{DType::f32, {2}});
   expect_error([&] { ema({a}, {a, a}, {s, s}, yes); }, "optim.ema", "2 averages");
   expect_error([&] { ema({a}, {a}, {s}, yes); }, "optim.ema", "1 and 1");
 }

@@ -69,11 +69,11 @@ inline std::unique_ptr<ir::Function> step_function(const UpdatePlan& plan,
   }
   for (const SlotSpec& s : plan.slots()) slots.push_back(f->parameter(traced_type(s.type), s.name));
   for (const Parameter& p : plan.parameters()) {
-    sums.gradients.push_back(f->parameter({gradient, p.type.sizes()}, "gradient of " + p.name));
+    sums.gradients.push_back(f->parameter(ir::Type{gradient, p.type.sizes()}, "gradient of " + p.name));
   }
-  sums.loss = f->parameter({}, "loss");
-  sums.weight = f->parameter({}, "weight");
-  for (const NamedScalar& s : plan.scalars(0)) scalars.push_back(f->parameter({}, s.name));
+  sums.loss = f->parameter(ir::Type{}, "loss");
+  sums.weight = f->parameter(ir::Type{}, "weight");
+  for (const NamedScalar& s : plan.scalars(0)) scalars.push_back(f->parameter(ir::Type{}, s.name));
   UpdateResult r = plan.trace(*f, parameters, slots, sums, scalars);
   ir::Values results = r.parameters;
   results.insert(results.end(), r.slots.begin(), r.slots.end());

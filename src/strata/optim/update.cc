@@ -89,6 +89,18 @@ UpdatePlan::UpdatePlan(std::shared_ptr<const Optimizer> optimizer, Groups groups
   }
 }
 
+UpdatePlan UpdatePlan::with_slots(std::vector<SlotSpec> slots) const {
+  bool same = slots.size() == slots_.size();
+  for (size_t i = 0; same && i < slots.size(); ++i) {
+    same = slots[i].name == slots_[i].name && slots[i].parameter == slots_[i].parameter &&
+           traced_type(slots[i].type) == traced_type(slots_[i].type);
+  }
+  invariant(same, "optim.laid_out", "the plan's own slots, on other mesh axes");
+  UpdatePlan plan = *this;
+  plan.slots_ = std::move(slots);
+  return plan;
+}
+
 // Groups without a trained parameter have no scalars; groups without a norm of their own share one.
 void UpdatePlan::assign_clips(double clip_norm) {
   for (const Parameter& p : parameters()) place_of_group_[p.group] = 0;

@@ -47,6 +47,10 @@ class UpdatePlan {
   const std::vector<Parameter>& parameters() const { return groups_.parameters(); }
   // The optimiser's state, parameter by parameter, all zeros at the start.
   const std::vector<SlotSpec>& slots() const { return slots_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  // The same plan with slots laid out otherwise (zero.h). Throws internal (optim.laid_out) when
+  // anything but mesh axes differs.
+  UpdatePlan with_slots(std::vector<SlotSpec> slots) const;
 
   // The scalar inputs of the step that follows `count` finished ones: the optimiser's own, then
   // "lr/<group>" and "weight_decay/<group>" for each group that is trained, then the clip norms:
