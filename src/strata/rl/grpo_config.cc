@@ -3,9 +3,6 @@
 #include <limits>
 
 #include "strata/base/error.h"
-#include "strata/optim/adamw.h"
-#include "strata/optim/lion.h"
-#include "strata/optim/sgd.h"
 
 namespace strata::rl {
 namespace {
@@ -18,11 +15,6 @@ constexpr IntRange kCountOrZero{0, int64_t{1} << 40};
 std::string choice(Config& c, const std::string& key, const std::string& fallback,
                    const std::vector<std::string>& allowed) {
   return c.choice(key, fallback, allowed);
-}
-
-std::optional<int64_t> optional_count(Config& c, const std::string& key) {
-  int64_t v = c.integer(key, -1, {-1, int64_t{1} << 40});
-  return v < 0 ? std::nullopt : std::optional<int64_t>(v);
 }
 
 // The options of a task or reward: every key below `prefix` that is not one of the caller's own.
@@ -104,50 +96,6 @@ GrpoOptions read_step(Config& c, double beta) {
 }
 
 }  // namespace
-
-OptimizerConfig read_optimizer(Config& c) {
-  OptimizerConfig out;
-  std::string name = choice(c, "optimizer.name", "adamw", {"adamw", "lion", "sgd"});
-  double decay = c.number("optimizer.weight_decay", name == "lion" ? 1e-3 : 1e-4, kNotNegative);
-  double b1 = c.number("optimizer.b1", 0.9, {0, 1});
-  double b2 = c.number("optimizer.b2", name == "lion" ? 0.99 : 0.999, {0, 1});
-  if (name == "adamw") {
-    optim::AdamWConfig a;
-    a.b1 = b1;
-    a.b2 = b2;
-    a.weight_decay = decay;
-    out.optimizer = optim::make_adamw(a);
-  } else if (name == "lion") {
-    optim::LionConfig l;
-    l.b1 = b1;
-    l.b2 = b2;
-    l.weight_decay = decay;
-    out.optimizer = optim::make_lion(l);
-  } else {
-    optim::SgdConfig s;
-    s.momentum = c.number("optimizer.momentum", 0.0, {0, 1});
-    s.nesterov = c.flag("optimizer.nesterov", false);
-    s.weight_decay = decay;
-    out.optimizer = optim::make_sgd(s);
-  }
-  optim::ScheduleConfig& s = out.schedule;
-  s.kind = choice(c, "optimizer.schedule", "constant", optim::schedule_kinds());
-  s.peak = c.number("optimizer.lr", kNotNegative);
-  s.warmup = optional_count(c, "optimizer.warmup");
-  s.stable = optional_count(c, "optimizer.stable");
-  s.decay = optional_count(c, "optimizer.decay");
-  s.total = optional_count(c, "optimizer.total");
-  if (c.has("optimizer.end_lr")) s.end = c.number("optimizer.end_lr", kNotNegative);
-  if (c.has("optimizer.init_lr")) s.init = c.number("optimizer.init_lr", kNotNegative);
-  out.clip_norm = c.number("optimizer.clip_norm", 1.0, kNotNegative);
-  return out;
-}
-
-optim::UpdatePlan make_plan(const OptimizerConfig& o, const sharding::Manifest& manifest) {
-  double clip = o.clip_norm > 0 ? o.clip_norm : std::numeric_limits<double>::infinity();
-  return optim::UpdatePlan(o.optimizer, optim::Groups(manifest, optim::default_groups()),
-                           optim::Schedule(o.schedule), clip);
-}
 
 RunConfig read_run(Config& c) {
   RunConfig r;

@@ -5,22 +5,12 @@
 #include <vector>
 
 #include "strata/base/config.h"
-#include "strata/optim/update.h"
 #include "strata/rl/grpo_step.h"
+#include "strata/rl/optimizer_config.h"
 #include "strata/rl/session.h"
 #include "strata/rl/train_programs.h"
 
 namespace strata::rl {
-
-// Keys under [optimizer]: name (adamw, lion, sgd), lr, schedule, warmup, decay, stable, total,
-// end_lr, weight_decay, b1, b2, clip_norm.
-struct OptimizerConfig {
-  std::shared_ptr<const optim::Optimizer> optimizer;
-  optim::ScheduleConfig schedule;
-  double clip_norm = 0;
-};
-OptimizerConfig read_optimizer(Config& config);
-optim::UpdatePlan make_plan(const OptimizerConfig& config, const sharding::Manifest& manifest);
 
 // Keys under [run]: output, seed, resume, save_every, keep_last, export.
 struct RunConfig {

@@ -1,0 +1,37 @@
+// The table [optimizer] of a training configuration.
+#pragma once
+
+#include <memory>
+
+#include "strata/base/config.h"
+#include "strata/optim/update.h"
+
+namespace strata::rl {
+
+// Keys under [optimizer]:
+//   all       name (adamw, lion, sgd, adafactor, muon), lr, weight_decay, clip_norm, zero (none,
+//             slots), m_dtype (f32, bf16); schedule, warmup, stable, decay, total, init_lr, end_lr
+//   adamw     b1, b2, eps, eps_root, nesterov
+//   lion      b1, b2
+//   sgd       momentum, nesterov
+//   adafactor momentum, decay_power, eps, clip_rms, parameter_scale, min_factored
+//   muon      beta, steps, and for what is no matrix of a layer: b1, b2, eps, adam_lr, compat
+//             (none, optax)
+// They mean what the optimiser's header in room optim says; docs/optimizer.md has the formulas.
+struct OptimizerConfig {
+  std::shared_ptr<const optim::Optimizer> optimizer;
+  optim::GroupsConfig groups = optim::default_groups();
+  optim::ScheduleConfig schedule;
+  double clip_norm = 0;     // 0 = off
+  bool zero_slots = false;  // split the optimiser's state over the mesh (optim/zero.h)
+};
+
+// Throws naming file:line and key; invalid_argument rl.optimizer_key for a key of another
+// optimiser, rl.adam_lr for a rate that has no ratio to optimizer.lr; and what making the optimiser
+// throws.
+OptimizerConfig read_optimizer(Config& config);
+
+// The plan for a model's parameters. Throws as optim::Groups, Schedule and UpdatePlan do.
+optim::UpdatePlan make_plan(const OptimizerConfig& config, const sharding::Manifest& manifest);
+
+}  // namespace strata::rl
