@@ -75,10 +75,12 @@ std::map<std::string, std::vector<float>> state_of(const TinyTrainer& t) {
   auto add = [&](const std::vector<sharding::Slot>& slots, const checkpoint::ArrayRefs& arrays) {
     checkpoint::TreeReader reader(slots, arrays);
     for (const weights::TensorSpec& spec : reader.specs()) {
-      std::span<const std::byte> bytes = reader.read(spec.name);
       std::vector<float>& values = out[spec.name];
-      values.resize(bytes.size() / sizeof(float));
-      std::memcpy(values.data(), bytes.data(), bytes.size());
+      reader.read(spec.name, [&](std::span<const std::byte> piece) {
+        const size_t begin = values.size();
+        values.resize(begin + piece.size() / sizeof(float));
+        std::memcpy(values.data() + begin, piece.data(), piece.size());
+      });
     }
   };
   add(t.structure->manifest().slots(), refs_of(*t.engine->parameters()));

@@ -78,7 +78,8 @@ TEST_F(Runs, MemoryDoesNotGrowWithSteps) {
     ::malloc_trim(0);
     mib.push_back(static_cast<double>(runtime::process_memory().held()) / (1 << 20));
   };
-  grpo("a", {"grpo.steps=24", "run.save_every=1", "run.keep_last=1", "task.held_out=0"});
+  grpo("a", {"grpo.steps=24", "run.save_every=1", "run.save_mode=stream", "run.keep_last=1",
+             "task.held_out=0"});
   ASSERT_EQ(mib.size(), 24u);
   EXPECT_TRUE(metrics("a")[23].find("loss/grad_norm").has_value());
   std::string seen;
@@ -113,21 +114,44 @@ TEST_F(Runs, WhatDoesNotFitIsRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(refused(dir_ / "c", [&] { grpo("c", {}); }), "rl.no_chat_template");
 }
 
+// Saving in the background while training goes on, or waiting, writes the same states.
+TEST_F(Runs, BothSavingModesWriteTheSame) {
+  write_data();
+  sft("a", {"sft.steps=4", "run.save_every=1", "run.keep_last=4"});
+  sft("b", {"sft.steps=4", "run.save_every=1", "run.keep_last=4", "run.save_mode=stream"});
+  for (int64_t step = 1; step <= 4; ++step) EXPECT_EQ(state("a", step), state("b", step)) << step;
+  EXPECT_NE(state("a", 1), state("a", 2));
+  Json run = read_json(dir_ / "a/checkpoints/step-00000004/manifest.json")["run"];
+  EXPECT_EQ(run["extra"]["config"]["run"]["save_mode"], "snapshot");
+  EXPECT_TRUE(run["loader"].contains("stream")) << run["loader"].dump();
+  grpo("c", {"grpo.steps=3", "run.save_every=1", "run.keep_last=1", "run.keep_every=2"});
+  EXPECT_FALSE(fs::exists(dir_ / "c/checkpoints/step-00000001"));
+  EXPECT_TRUE(fs::exists(dir_ / "c/checkpoints/step-00000002"));
+  EXPECT_TRUE(fs::exists(dir_ / "c/checkpoints/step-00000003"));
+}
+
 // A checkpoint that lacks a counter is damaged: an error, never a fresh start.
 TEST_F(Runs, ADamagedCheckpointIsNoFreshStart) {
   write_data();
   sft("a", {"sft.steps=1"});
   fs::path manifest = dir_ / "a/checkpoints/step-00000001/manifest.json";
   Json json = read_json(manifest);
+  const Json good = json;
+  auto expect = [&](const char* id) {
+    std::ofstream(manifest) << json.dump();
+    json = good;
+    try {
+      sft("a", {"sft.steps=2", "run.resume=true"});
+      ADD_FAILURE() << "no error " << id;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.id(), id);
+      EXPECT_EQ(e.code(), Code::data_loss);
+    }
+  };
   json["run"]["counts"].erase("count");
-  std::ofstream(manifest) << json.dump();
-  try {
-    sft("a", {"sft.steps=2", "run.resume=true"});
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.id(), "rl.saved_counts");
-    EXPECT_EQ(e.code(), Code::data_loss);
-  }
+  expect("rl.saved_counts");
+  json["run"]["extra"].erase("state");
+  expect("rl.saved_state");
 }
 
 TEST_F(Runs, TheDirectoryOfAnotherRunIsLeftAlone) {

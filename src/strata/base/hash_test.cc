@@ -14,6 +14,16 @@ TEST(HashTest, Sha256OfTheStandardVectors) {
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+TEST(HashTest, Sha256OfPiecesIsThatOfTheWhole) {
+  const std::string text(1000, 'x');
+  auto bytes = std::as_bytes(std::span(text));
+  Sha256 hash;
+  for (size_t at = 0; at < bytes.size(); at += 37) {
+    hash.update(bytes.subspan(at, std::min<size_t>(37, bytes.size() - at)));
+  }
+  EXPECT_EQ(hash.hex(), sha256(text));
+}
+
 TEST(HashTest, FileAndTextAgree) {
   testing::ScratchDirectory scratch;
   EXPECT_EQ(sha256_of_file(scratch.write("a", "abc")), sha256(std::string_view("abc")));

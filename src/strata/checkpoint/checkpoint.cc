@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <future>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
 #include "strata/base/error.h"
 #include "strata/base/file.h"
 #include "strata/base/hash.h"
+#include "strata/base/strings.h"
 #include "strata/checkpoint/checkpoint_files.h"
 #include "strata/checkpoint/directory.h"
 #include "strata/checkpoint/model_files.h"
@@ -34,6 +37,20 @@ struct Written {
   }
 };
 
+// Hashing and writing take about as long as one another, so large pieces do both at once.
+void hash_and_write(std::span<const std::byte> piece, Sha256& hash,
+                    weights::ShardedWriter& writer) {
+  constexpr size_t kLarge = size_t{1} << 20;
+  if (piece.size() < kLarge) {
+    hash.update(piece);
+    writer.write(piece);
+    return;
+  }
+  auto hashed = std::async(std::launch::async, [&] { hash.update(piece); });
+  writer.write(piece);
+  hashed.get();
+}
+
 // Writes a tree to `root`/`folder` and lists its tensors in the order of its slots.
 std::vector<TensorEntry> write_tree(const fs::path& root, const char* folder, TreeReader& tree,
                                     uint64_t max_shard_bytes, Written& written) {
@@ -41,10 +58,11 @@ std::vector<TensorEntry> write_tree(const fs::path& root, const char* folder, Tr
   weights::ShardedWriter writer(directory, tree.specs(), {.max_shard_bytes = max_shard_bytes});
   std::unordered_map<std::string, std::string> digests;
   for (const weights::TensorSpec& spec : writer.order()) {
-    std::span<const std::byte> bytes = tree.read(spec.name);
-    digests[spec.name] = sha256(bytes);
-    writer.write(bytes);
-    written.add(bytes.size());
+    Sha256 hash;
+    tree.read(spec.name,
+              [&](std::span<const std::byte> piece) { hash_and_write(piece, hash, writer); });
+    digests[spec.name] = hash.hex();
+    written.add(spec.byte_size());
   }
   writer.finish();
   sync_directory(directory);
@@ -60,13 +78,20 @@ std::vector<TensorEntry> write_tree(const fs::path& root, const char* folder, Tr
   return entries;
 }
 
-void fill(const fs::path& directory, const Contents& contents, TreeReader& parameters,
-          TreeReader& slots, const SaveOptions& options) {
+// What is written beside the tensors; borrowed.
+struct Rest {
+  const sharding::Manifest& model;
+  const RunState& run;
+  const fs::path& model_directory;
+};
+
+void fill(const fs::path& directory, const Rest& rest, TreeReader& parameters, TreeReader& slots,
+          const SaveOptions& options) {
   CheckpointIndex index;
-  index.model = *contents.model;
-  index.run = contents.run;
+  index.model = rest.model;
+  index.run = rest.run;
   Written written{options.progress, parameters.bytes() + slots.bytes()};
-  for (const std::string& name : copy_model_files(contents.model_directory, directory)) {
+  for (const std::string& name : copy_model_files(rest.model_directory, directory)) {
     index.files.push_back({name, sha256_of_file(directory / name)});
     written.add(0);
   }
@@ -77,6 +102,18 @@ void fill(const fs::path& directory, const Contents& contents, TreeReader& param
   }
   put_text(directory / "manifest.json", index.to_json().dump(1) + "\n");
   written.add(0);
+}
+
+void write(const fs::path& path, const Rest& rest, TreeReader parameters, TreeReader slots,
+           const SaveOptions& options) {
+  write_directory_atomically(
+      path, [&](const fs::path& temporary) { fill(temporary, rest, parameters, slots, options); });
+}
+
+uint64_t bytes_of(std::span<const Slot> slots) {
+  uint64_t total = 0;
+  for (const Slot& slot : slots) total += static_cast<uint64_t>(slot.type.bytes());
+  return total;
 }
 
 std::vector<Wanted> wanted_of(std::span<const Slot> slots) {
@@ -111,11 +148,53 @@ std::vector<runtime::Array> load_tree(std::span<const Slot> slots, const Checkpo
 }  // namespace
 
 void save_checkpoint(const fs::path& path, const Contents& contents, const SaveOptions& options) {
-  TreeReader parameters(contents.model->slots(), contents.parameters);
-  TreeReader slots(contents.slot_types, contents.slots);
-  write_directory_atomically(path, [&](const fs::path& temporary) {
-    fill(temporary, contents, parameters, slots, options);
-  });
+  write(path, {*contents.model, contents.run, contents.model_directory},
+        TreeReader(contents.model->slots(), contents.parameters),
+        TreeReader(contents.slot_types, contents.slots), options);
+}
+
+uint64_t snapshot_bytes(const sharding::Manifest& model, std::span<const Slot> slot_types) {
+  return bytes_of(model.slots()) + bytes_of(slot_types);
+}
+
+Snapshot::Snapshot(const Contents& contents)
+    : model_(*contents.model),
+      slot_types_(contents.slot_types),
+      run_(contents.run),
+      model_directory_(contents.model_directory),
+      bytes_(snapshot_bytes(model_, slot_types_)) {
+  // These find what does not fit.
+  TreeReader(model_.slots(), contents.parameters);
+  TreeReader(slot_types_, contents.slots);
+  memory_.reset(new (std::nothrow) std::byte[bytes_]);
+  require(memory_ != nullptr, {.id = "checkpoint.snapshot_memory",
+                               .where = fmt::format("snapshot of step {}", run_.step),
+                               .expected = bytes_text(bytes_) + " of host memory",
+                               .got = "no memory",
+                               .cure = "Save without a snapshot (run.save_mode = \"stream\")",
+                               .code = Code::resource_exhausted});
+  std::byte* next = memory_.get();
+  parameters_ = copy(model_.slots(), contents.parameters, next);
+  slots_ = copy(slot_types_, contents.slots, next);
+}
+
+Snapshot::Copies Snapshot::copy(std::span<const Slot> slots, const ArrayRefs& arrays,
+                                std::byte*& next) {
+  BoxReader reader;
+  Copies copies;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Dims dims = slots[i].type.sizes();
+    std::span<std::byte> out(next, static_cast<size_t>(slots[i].type.bytes()));
+    reader.read(*arrays[i], {Dims(dims.size(), 0), dims}, out);
+    copies.push_back(out);
+    next += out.size();
+  }
+  return copies;
+}
+
+void save_checkpoint(const fs::path& path, const Snapshot& s, const SaveOptions& options) {
+  write(path, {s.model_, s.run_, s.model_directory_}, TreeReader(s.model_.slots(), s.parameters_),
+        TreeReader(s.slot_types_, s.slots_), options);
 }
 
 Restored load_checkpoint(const fs::path& path, const sharding::Manifest& model,

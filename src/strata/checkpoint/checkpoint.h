@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -42,12 +43,47 @@ struct SaveOptions {
 };
 
 // Writes the directory `path`, which must not exist: under a temporary name beside it, synced,
-// then renamed. The caller waits; memory grows by the largest array on the host (and one layer of
-// it where its layer dim is not the first). Until the rename nothing is visible under `path`; a
-// failure leaves nothing behind, and a crash only the temporary directory.
-// Throws invalid_argument (checkpoint.tree, checkpoint.layers), already_exists (file.exists),
-// not_found (checkpoint.no_config), resource_exhausted on a full disk, and as the file functions.
+// then renamed. The caller waits. Host memory grows by one bucket, the largest array that holds
+// several layers and whose layer dim is not the first, and twice kPieceBytes. Until the rename
+// nothing is visible under `path`; a failure leaves nothing behind, and a crash only the temporary
+// directory. Throws invalid_argument (checkpoint.tree, checkpoint.layers), already_exists
+// (file.exists), not_found (checkpoint.no_config), resource_exhausted on a full disk, and as the
+// file functions.
 void save_checkpoint(const std::filesystem::path& path, const Contents& contents,
+                     const SaveOptions& options = {});
+
+// A copy in host memory of what is to be saved, so that the arrays may change while it is written.
+// Immutable; safe to share between threads.
+class Snapshot {
+ public:
+  // Copies the arrays; returns when they may be changed. Throws as save_checkpoint does on contents
+  // that do not fit, resource_exhausted (checkpoint.snapshot_memory).
+  explicit Snapshot(const Contents& contents);
+
+  int64_t step() const { return run_.step; }
+  // Host memory that it holds.
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  friend void save_checkpoint(const std::filesystem::path&, const Snapshot&, const SaveOptions&);
+  using Copies = std::vector<std::span<const std::byte>>;
+  Copies copy(std::span<const sharding::Slot> slots, const ArrayRefs& arrays, std::byte*& next);
+
+  sharding::Manifest model_;
+  std::vector<sharding::Slot> slot_types_;
+  RunState run_;
+  std::filesystem::path model_directory_;
+  uint64_t bytes_ = 0;
+  std::unique_ptr<std::byte[]> memory_;
+  Copies parameters_, slots_;
+};
+
+// What a snapshot of such a state holds.
+uint64_t snapshot_bytes(const sharding::Manifest& model,
+                        std::span<const sharding::Slot> slot_types);
+
+// As above, of a copy; any thread may call it. Memory grows by twice kPieceBytes.
+void save_checkpoint(const std::filesystem::path& path, const Snapshot& snapshot,
                      const SaveOptions& options = {});
 
 struct RestoreOptions {

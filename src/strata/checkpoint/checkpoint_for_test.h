@@ -139,8 +139,10 @@ inline TensorBytes bytes_of_tree(const std::vector<sharding::Slot>& slots,
   TreeReader reader(slots, arrays);
   TensorBytes out;
   for (const weights::TensorSpec& spec : reader.specs()) {
-    std::span<const std::byte> bytes = reader.read(spec.name);
-    out[spec.name].assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    std::string& bytes = out[spec.name];
+    reader.read(spec.name, [&](std::span<const std::byte> piece) {
+      bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    });
   }
   return out;
 }

@@ -95,8 +95,7 @@ bool CheckpointStore::has(int64_t step) const {
   return fs::exists(checkpoint_path(run_directory_, step), ec);
 }
 
-fs::path CheckpointStore::save(const Contents& contents, const SaveOptions& options) {
-  const int64_t step = contents.run.step;
+fs::path CheckpointStore::place_for(int64_t step) const {
   require(step >= 0, {.id = "checkpoint.step",
                       .where = run_directory_.string(),
                       .expected = "a step >= 0",
@@ -109,7 +108,19 @@ fs::path CheckpointStore::save(const Contents& contents, const SaveOptions& opti
                        .got = "one that has been saved before",
                        .cure = "Resume from the latest checkpoint, or use another directory",
                        .code = Code::already_exists});
+  return path;
+}
+
+fs::path CheckpointStore::save(const Contents& contents, const SaveOptions& options) {
+  fs::path path = place_for(contents.run.step);
   save_checkpoint(path, contents, options);
+  prune();
+  return path;
+}
+
+fs::path CheckpointStore::save(const Snapshot& snapshot, const SaveOptions& options) {
+  fs::path path = place_for(snapshot.step());
+  save_checkpoint(path, snapshot, options);
   prune();
   return path;
 }

@@ -45,10 +45,13 @@ class CheckpointStore {
 
   // Whether the step has a checkpoint.
   bool has(int64_t step) const;
+  // Where the step's checkpoint will be. Throws already_exists (checkpoint.exists) when the step
+  // has one, out_of_range (checkpoint.step) on a negative step.
+  std::filesystem::path place_for(int64_t step) const;
   // Saves under contents.run.step, then removes what retention gives up. At no moment is an earlier
-  // checkpoint gone before the new one is durable. Throws already_exists (checkpoint.exists) when
-  // the step has one, out_of_range (checkpoint.step) on a negative step, and as save_checkpoint.
+  // checkpoint gone before the new one is durable. Throws as place_for and save_checkpoint.
   std::filesystem::path save(const Contents& contents, const SaveOptions& options = {});
+  std::filesystem::path save(const Snapshot& snapshot, const SaveOptions& options = {});
   // Makes a step stay (the best one so far), or no longer.
   void keep(int64_t step) { retention_.keep.insert(step); }
   void release(int64_t step) { retention_.keep.erase(step); }

@@ -6,6 +6,7 @@
 #include "strata/checkpoint/checkpoint_files.h"
 #include "strata/checkpoint/checkpoint_for_test.h"
 #include "strata/checkpoint/checkpoint_store.h"
+#include "strata/checkpoint/checkpoint_writer.h"
 #include "strata/checkpoint/export_hf.h"
 
 namespace strata::checkpoint {
@@ -88,6 +89,50 @@ TEST_F(DiskFullTest, AfterAnyWrite) {
     weights::expect_error([&] { store_.save(run_.contents(2), options); }, "test.stop", "no more");
     expect_as_before();
   }
+}
+
+// A failure in the background is told by the next call, and the one after that works again.
+TEST_F(DiskFullTest, TheNextSaveTellsOfAFailedOne) {
+  CheckpointWriter writer(scratch_ / "other");
+  {
+    FileLimit full(50000);
+    writer.save(run_.contents(2));
+    EXPECT_TRUE(writer.has(2));
+    Error error = weights::error_of([&] { writer.save(run_.contents(3)); });
+    EXPECT_EQ(error.id(), "file.write");
+    EXPECT_EQ(error.code(), Code::resource_exhausted);
+    EXPECT_EQ(error.context(),
+              std::vector<std::string>{"while the checkpoint of step 2 was written"});
+    EXPECT_FALSE(writer.has(2));
+    writer.save(run_.contents(4));
+    weights::expect_error([&] { writer.wait(); }, "file.write", "checkpoint of step 4");
+    EXPECT_NO_THROW(writer.wait());
+  }
+  writer.save(run_.contents(4));
+  writer.wait();
+  EXPECT_EQ(latest_checkpoint(scratch_ / "other").step, 4);
+}
+
+TEST_F(DiskFullTest, ASnapshotThatMemoryCannotHold) {
+  rlimit before{};
+  ::getrlimit(RLIMIT_AS, &before);
+  // Nothing of this size is ever touched.
+  Contents contents = run_.contents(2);
+  const Snapshot small(contents);
+  EXPECT_EQ(small.bytes(), snapshot_bytes(run_.model, run_.slot_types));
+  rlimit none{1 << 20, before.rlim_max};
+  ::setrlimit(RLIMIT_AS, &none);
+  Error error(Code::unknown, "none", "none");
+  std::vector<std::unique_ptr<Snapshot>> held;
+  try {
+    for (int i = 0; i < 100000; ++i) held.push_back(std::make_unique<Snapshot>(contents));
+  } catch (const Error& e) {
+    error = e;
+  } catch (const std::bad_alloc&) {
+  }
+  ::setrlimit(RLIMIT_AS, &before);
+  EXPECT_EQ(error.id(), "checkpoint.snapshot_memory") << held.size();
+  EXPECT_EQ(error.code(), Code::resource_exhausted);
 }
 
 TEST_F(DiskFullTest, AnExportLeavesNothing) {

@@ -37,15 +37,14 @@ void write_weights(const fs::path& directory, TreeReader& tree, const ExportOpti
   for (const TensorSpec& spec : tree.specs()) held[spec.name] = spec.dtype;
   weights::ShardedWriter writer(directory, specs, {.max_shard_bytes = options.max_shard_bytes});
   for (const TensorSpec& spec : writer.order()) {
-    std::span<const std::byte> bytes = tree.read(spec.name);
-    if (held.at(spec.name) == spec.dtype) {
-      writer.write(bytes);
-    } else {
-      HostTensor tensor(held.at(spec.name), spec.dims);
-      if (!bytes.empty()) std::memcpy(tensor.bytes(), bytes.data(), bytes.size());
+    const DType from = held.at(spec.name);
+    tree.read(spec.name, [&](std::span<const std::byte> bytes) {
+      if (from == spec.dtype) return writer.write(bytes);
+      HostTensor tensor(from, {static_cast<int64_t>(bytes.size() / size_of(from))});
+      std::memcpy(tensor.bytes(), bytes.data(), bytes.size());
       tensor = convert(tensor, spec.dtype);
       writer.write({tensor.bytes(), tensor.byte_size()});
-    }
+    });
     done += spec.byte_size();
     if (options.progress) options.progress(done, total);
   }

@@ -20,8 +20,7 @@ struct ExportOptions {
 // Creates `directory` in one piece: the model's parameters under their unstacked names, and
 // configuration, generation settings, tokenizer and chat template as `source` (the directory that
 // the model was loaded from) has them, with the element type noted in config.json. A tied parameter
-// is written once, under its owner's name. Memory grows by the largest array on the host and one
-// layer of it.
+// is written once, under its owner's name. Memory grows as in save_checkpoint.
 // Throws invalid_argument (checkpoint.export_dtype, checkpoint.tree), already_exists (file.exists),
 // not_found (checkpoint.no_config), and as the file functions.
 void export_hf(const std::filesystem::path& directory, const sharding::Manifest& model,

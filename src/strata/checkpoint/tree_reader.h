@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "strata/checkpoint/box_reader.h"
 #include "strata/runtime/array.h"
 #include "strata/runtime/parameter_table.h"
 #include "strata/sharding/manifest.h"
@@ -36,35 +38,47 @@ std::vector<runtime::SpecPtr> specs_of(std::span<const sharding::Slot> slots,
                                        const sharding::Mesh& mesh,
                                        std::optional<DType> dtype = std::nullopt);
 
-// Copies one array at a time to the host and cuts it into layers: it holds at most one array, and
-// one layer of it where the layer dim is not the first. Slots and arrays must outlive it. Use from
-// one thread.
+// Cuts arrays into the unstacked tensors. What lies in one piece on its device comes straight from
+// there; of the arrays that hold several layers and whose layer dim is not the first, one at a time
+// is copied to the host (a bucket). Beside that it holds twice kPieceBytes. Slots and arrays must
+// outlive it. Use from one thread.
 class TreeReader {
  public:
+  // Takes a piece of a tensor's row-major bytes, which is valid until it returns.
+  using Sink = std::function<void(std::span<const std::byte>)>;
+
   // Throws invalid_argument (checkpoint.tree) naming the slot unless there is one array a slot, of
   // its element type and dims.
   TreeReader(std::span<const sharding::Slot> slots, const ArrayRefs& arrays);
+  // Of row-major copies on the host, one a slot; they are used in place. Throws likewise.
+  TreeReader(std::span<const sharding::Slot> slots, std::vector<std::span<const std::byte>> copies);
 
-  // The unstacked tensors, slot by slot: reading in this order copies each array once.
+  // The unstacked tensors, slot by slot: reading in this order copies each bucket once.
   const std::vector<weights::TensorSpec>& specs() const { return specs_; }
   uint64_t bytes() const;
-  // Row-major bytes of the tensor `name` (one of specs()), valid until the next call.
-  std::span<const std::byte> read(std::string_view name);
+  // Reads the tensor `name` (one of specs()), piece by piece; every piece is of whole elements.
+  void read(std::string_view name, const Sink& sink);
 
  private:
   struct Member {
     size_t slot = 0;
     int64_t layer = 0;
   };
+  void list_members();
+  // The whole array of a slot in host memory; empty where it is to be read from the device.
+  std::span<const std::byte> held(size_t slot, bool contiguous);
+
   std::span<const sharding::Slot> slots_;
-  ArrayRefs arrays_;
+  ArrayRefs arrays_;                                // or
+  std::vector<std::span<const std::byte>> copies_;  // of all
   std::vector<weights::TensorSpec> specs_;
   std::unordered_map<std::string, Member> members_;
-  size_t held_ = SIZE_MAX;  // the slot that `whole_` is a copy of
-  // As large as the largest array, and made once: buffers of many sizes that come and go between
+  BoxReader reader_;
+  size_t held_ = SIZE_MAX;  // the slot that `bucket_` is a copy of
+  // As large as the largest bucket, and made once: buffers of many sizes that come and go between
   // long-lived ones leave holes, which cost as much again.
-  HostTensor whole_;
-  HostTensor part_;
+  HostTensor bucket_;
+  std::vector<std::byte> piece_;
 };
 
 }  // namespace strata::checkpoint

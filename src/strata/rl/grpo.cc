@@ -65,6 +65,7 @@ GrpoRun::GrpoRun(GrpoConfig config, std::shared_ptr<runtime::Compiler> compiler,
   rewards_ = RewardSet(config_.rewards);
   make_engine(make_rollouts);
   lock_ = open_output(config_.run);
+  writer_ = open_writer(config_.run);
   if (config_.run.resume) resume();
   write_file_atomically(config_.run.output / "config.json", config_.effective.dump(2) + "\n");
   open_sinks(state_->step);
@@ -151,13 +152,13 @@ void GrpoRun::open_sinks(int64_t resume_at) {
 }
 
 void GrpoRun::resume() {
-  std::optional<Json> saved =
+  std::optional<Progress> saved =
       load_latest(config_.run.output, *engine_, session_.compiler->client());
   if (!saved) {
     log_line("nothing to resume in " + config_.run.output.string() + ": starting anew");
     return;
   }
-  *state_ = State::from(*saved, config_.run.output.string());
+  *state_ = State::from(saved->state, config_.run.output.string());
   state_version_ = engine_->parameters()->version();
   saved_step_ = state_->step;
   log_line(fmt::format("resumed after step {}", state_->step));
@@ -231,7 +232,10 @@ void GrpoRun::save(int64_t step) {
   PhaseClock::Scope phase(phases_, "save");
   State saved = *state_;
   saved.seconds += clock_.seconds();
-  save_run(config_.run, session_, *engine_, step, state_->best_step, saved.json());
+  Progress progress{step, state_->best_step};
+  progress.state = saved.json();
+  progress.config = config_.effective;
+  save_run(*writer_, session_, *engine_, config_.run.seed, progress);
   saved_step_ = step;
 }
 
@@ -242,6 +246,7 @@ void GrpoRun::save_before_failure() {
   if (!whole || saved_step_ == state_->step) return;
   try {
     save(state_->step);
+    writer_->wait();
     log_line(fmt::format("the state after step {} is saved; --resume goes on", state_->step));
   } catch (const Error& e) {
     log_warning(fmt::format("the state after step {} is lost: {}", state_->step, e.what()));
@@ -250,7 +255,7 @@ void GrpoRun::save_before_failure() {
 
 GrpoSummary GrpoRun::run(const std::function<bool()>& interrupted) {
   report_memory(engine_->prepare(true), session_.compiler->client()->platform_name(),
-                machine_memory());
+                machine_memory(), saving_bytes(config_.run, *engine_));
   if (state_->step == 0) first_evaluation();
   GrpoSummary summary;
   for (int64_t s = state_->step; s < config_.steps; ++s) {
@@ -269,6 +274,7 @@ GrpoSummary GrpoRun::run(const std::function<bool()>& interrupted) {
     if (due && saved_step_ != s + 1) save(s + 1);
   }
   if (state_->step > 0 && saved_step_ != state_->step) save(state_->step);
+  writer_->wait();
   summary.steps = state_->step;
   summary.best_step = state_->best_step;
   summary.before = state_->before;

@@ -66,6 +66,7 @@ class GrpoRun {
   GrpoConfig config_;
   Stopwatch clock_;
   std::unique_ptr<DirectoryLock> lock_;
+  std::unique_ptr<checkpoint::CheckpointWriter> writer_;
   Session session_;
   TaskSplits splits_;
   std::unique_ptr<Engine> engine_;

@@ -107,7 +107,10 @@ RunConfig read_run(Config& c) {
   r.output = output;
   r.seed = static_cast<uint64_t>(c.integer("run.seed", 0, kCountOrZero));
   r.save_every = c.integer("run.save_every", 0, kCountOrZero);
+  r.save_mode =
+      checkpoint::parse_save_mode(choice(c, "run.save_mode", "snapshot", {"snapshot", "stream"}));
   r.keep_last = c.integer("run.keep_last", 2, kCount);
+  r.keep_every = c.integer("run.keep_every", 0, kCountOrZero);
   r.resume = c.flag("run.resume", false);
   return r;
 }

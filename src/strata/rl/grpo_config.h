@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "strata/base/config.h"
+#include "strata/checkpoint/checkpoint_writer.h"
 #include "strata/rl/grpo_step.h"
 #include "strata/rl/optimizer_config.h"
 #include "strata/rl/session.h"
@@ -12,12 +13,15 @@
 
 namespace strata::rl {
 
-// Keys under [run]: output, seed, resume, save_every, keep_last, export.
+// Keys under [run]: output, seed, resume, save_every, save_mode (snapshot, stream), keep_last,
+// keep_every, export.
 struct RunConfig {
   std::filesystem::path output;
   uint64_t seed = 0;
   int64_t save_every = 0;  // steps; 0 = at the end and when interrupted
+  checkpoint::SaveMode save_mode = checkpoint::SaveMode::snapshot;
   int64_t keep_last = 2;
+  int64_t keep_every = 0;  // steps whose checkpoints stay; 0 = none
   bool resume = false;
 };
 RunConfig read_run(Config& config);

@@ -127,6 +127,13 @@ TEST(RunFiles, AProgramBeyondTheMachinesMemoryIsRefused) {
   expect_error(Code::resource_exhausted, "rl.memory", "gradients: ", [&] {
     report_memory({small, large}, "cpu", uint64_t{8} << 30);
   });
+  // The copy that a snapshot takes counts too, and is in the report.
+  ::testing::internal::CaptureStderr();
+  report_memory({large}, "cpu", uint64_t{16} << 30, uint64_t{6} << 30);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("saving: 6.00 GiB"), std::string::npos);
+  expect_error(Code::resource_exhausted, "rl.memory", "gradients: ", [&] {
+    report_memory({large}, "cpu", uint64_t{16} << 30, uint64_t{8} << 30);
+  });
 }
 
 TEST(RunFiles, NothingOfTheUsersIsReplacedByAnExport) {

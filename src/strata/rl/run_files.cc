@@ -1,5 +1,7 @@
 #include "strata/rl/run_files.h"
 
+#include <fmt/format.h>
+
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/base/strings.h"
@@ -69,48 +71,76 @@ std::unique_ptr<DirectoryLock> open_output(const RunConfig& run) {
   return std::make_unique<DirectoryLock>(run.output);
 }
 
+uint64_t saving_bytes(const RunConfig& run, const Engine& engine) {
+  if (run.save_mode == checkpoint::SaveMode::stream) return 0;
+  return checkpoint::snapshot_bytes(engine.structure().manifest(), slot_types(engine.plan()));
+}
+
 void report_memory(const std::vector<runtime::MemoryReport>& reports, const std::string& platform,
-                   uint64_t machine_bytes) {
+                   uint64_t machine_bytes, uint64_t saving) {
+  if (saving > 0) {
+    log_line(
+        fmt::format("saving: {} of host memory, the copy of the state that is written while "
+                    "training goes on (run.save_mode = \"stream\" needs none)",
+                    bytes_text(saving)));
+  }
   for (const runtime::MemoryReport& r : reports) {
     log_line(r.text());
-    bool fits =
-        platform != "cpu" || machine_bytes == 0 || r.total() <= static_cast<int64_t>(machine_bytes);
+    const uint64_t needed = static_cast<uint64_t>(r.total()) + saving;
+    bool fits = platform != "cpu" || machine_bytes == 0 || needed <= machine_bytes;
     require(fits,
             {.id = "rl.memory",
              .where = r.program,
              .expected = "a program that needs at most this machine's " + bytes_text(machine_bytes),
-             .got = bytes_text(static_cast<uint64_t>(r.total())),
+             .got = bytes_text(needed),
              .cure = "Lower train.rows, train.row_tokens, train.scored_tokens or train.logit_chunk",
              .code = Code::resource_exhausted});
   }
 }
 
-void save_run(const RunConfig& run, const Session& session, const Engine& engine, int64_t step,
-              int64_t best_step, const Json& state) {
-  checkpoint::CheckpointStore store(run.output, {.keep_last = run.keep_last, .keep = {best_step}});
-  if (store.has(step)) return;
+std::unique_ptr<checkpoint::CheckpointWriter> open_writer(const RunConfig& run) {
+  return std::make_unique<checkpoint::CheckpointWriter>(
+      run.output, run.save_mode,
+      checkpoint::Retention{.keep_last = run.keep_last, .keep_every = run.keep_every});
+}
+
+void save_run(checkpoint::CheckpointWriter& writer, const Session& session, const Engine& engine,
+              uint64_t seed, const Progress& progress) {
+  if (writer.has(progress.step)) return;
   checkpoint::Contents contents;
   contents.model = &session.structure->manifest();
   contents.parameters = checkpoint::refs_of(*engine.parameters());
   contents.slot_types = slot_types(engine.plan());
   contents.slots = checkpoint::refs_of(engine.slots());
-  contents.run.step = step;
+  contents.run.step = progress.step;
   contents.run.counts = counts_map(engine.counts());
-  contents.run.rng = {static_cast<uint32_t>(run.seed), static_cast<uint32_t>(run.seed >> 32)};
-  contents.run.extra = state;
+  contents.run.loader = progress.loader;
+  contents.run.rng = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  contents.run.extra = {{"state", progress.state}, {"config", progress.config}};
   contents.model_directory = session.options.model;
-  store.save(contents);
+  writer.save(contents, progress.best_step);
 }
 
-std::optional<Json> load_latest(const fs::path& run, Engine& engine,
-                                const runtime::ClientPtr& client) {
+std::optional<Progress> load_latest(const fs::path& run, Engine& engine,
+                                    const runtime::ClientPtr& client) {
   std::vector<checkpoint::StoredCheckpoint> all = checkpoint::find_checkpoints(run);
   if (all.empty()) return std::nullopt;
   const fs::path& path = all.back().path;
   checkpoint::Restored r = checkpoint::load_checkpoint(path, engine.structure().manifest(),
                                                        slot_types(engine.plan()), client);
+  Progress progress{r.run.step, -1, r.run.loader};
+  for (const char* key : {"state", "config"}) {
+    bool there = r.run.extra.is_object() && r.run.extra.contains(key);
+    require(there, {.id = "rl.saved_state",
+                    .where = path.string(),
+                    .expected = std::string("the key 'run.extra.") + key + "' in manifest.json",
+                    .got = "none",
+                    .code = Code::data_loss});
+  }
+  progress.state = r.run.extra["state"];
+  progress.config = r.run.extra["config"];
   engine.restore(std::move(r.parameters), std::move(r.slots), counts_of(r.run.counts, path));
-  return r.run.extra;
+  return progress;
 }
 
 void restore_parameters(const RunConfig& run, const Session& session, Engine& engine,

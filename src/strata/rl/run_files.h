@@ -7,6 +7,7 @@
 
 #include "strata/base/file.h"
 #include "strata/base/json.h"
+#include "strata/checkpoint/checkpoint_writer.h"
 #include "strata/rl/engine.h"
 #include "strata/rl/grpo_config.h"
 #include "strata/rl/session.h"
@@ -22,20 +23,36 @@ void check_output(const RunConfig& run, const std::filesystem::path& export_to =
 // permission_denied (checkpoint.directory) when it cannot be made.
 std::unique_ptr<DirectoryLock> open_output(const RunConfig& run);
 
-// Logs what the programs need. Throws resource_exhausted (rl.memory) when a program of a CPU device
-// needs more than `machine_bytes` (0 = unknown): the system would end the process in its first
-// step.
+// What the run holds beside a program while a checkpoint is being written: the copy of its state in
+// snapshot mode, nothing in stream mode.
+uint64_t saving_bytes(const RunConfig& run, const Engine& engine);
+
+// Logs what the programs need, and what saving adds. Throws resource_exhausted (rl.memory) when a
+// program of a CPU device needs more than `machine_bytes` (0 = unknown) with it: the system would
+// end the process in its first step.
 void report_memory(const std::vector<runtime::MemoryReport>& reports, const std::string& platform,
-                   uint64_t machine_bytes);
+                   uint64_t machine_bytes, uint64_t saving = 0);
 
-// Writes RUN/checkpoints/step-N atomically and applies retention; `best_step` is never dropped.
-void save_run(const RunConfig& run, const Session& session, const Engine& engine, int64_t step,
-              int64_t best_step, const Json& state);
+// The writer of the run's checkpoints, by its configuration.
+std::unique_ptr<checkpoint::CheckpointWriter> open_writer(const RunConfig& run);
 
-// Restores the engine from the latest checkpoint and returns the run's state; empty when there is
-// none. A checkpoint that cannot be loaded is an error, never a fresh start.
-std::optional<Json> load_latest(const std::filesystem::path& run, Engine& engine,
-                                const runtime::ClientPtr& client);
+// What a checkpoint keeps of a run beside the engine's state.
+struct Progress {
+  int64_t step = 0;
+  int64_t best_step = -1;        // whose checkpoint is never dropped; -1 = none
+  Json loader = Json::object();  // position in the data
+  Json state = Json::object();   // metrics and the like
+  Json config = Json::object();  // every key with the value in force
+};
+
+// Saves RUN/checkpoints/step-N. Throws as CheckpointWriter::save.
+void save_run(checkpoint::CheckpointWriter& writer, const Session& session, const Engine& engine,
+              uint64_t seed, const Progress& progress);
+
+// Restores the engine from the latest checkpoint and returns what else was saved; empty when there
+// is none. A checkpoint that cannot be loaded is an error, never a fresh start.
+std::optional<Progress> load_latest(const std::filesystem::path& run, Engine& engine,
+                                    const runtime::ClientPtr& client);
 
 // Puts the parameters of step `step` back (the model directory's own for step 0).
 void restore_parameters(const RunConfig& run, const Session& session, Engine& engine, int64_t step);

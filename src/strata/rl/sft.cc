@@ -85,6 +85,7 @@ SftRun::SftRun(SftConfig config, std::shared_ptr<runtime::Compiler> compiler)
   open_data();
   make_engine();
   lock_ = open_output(config_.run);
+  writer_ = open_writer(config_.run);
   if (config_.run.resume) resume();
   write_file_atomically(config_.run.output / "config.json", config_.effective.dump(2) + "\n");
   auto at = config_.run.resume ? std::optional<int64_t>(done_) : std::nullopt;
@@ -136,14 +137,14 @@ void SftRun::make_engine() {
 
 void SftRun::resume() {
   const fs::path& run = config_.run.output;
-  std::optional<Json> saved = load_latest(run, *engine_, session_.compiler->client());
+  std::optional<Progress> saved = load_latest(run, *engine_, session_.compiler->client());
   if (!saved) {
     log_line("nothing to resume in " + run.string() + ": starting anew");
     return;
   }
-  done_ = get_int(*saved, "step", run.string());
-  stream_->restore(data::stream_state_from_json(saved->at("stream"), run.string()),
-                   data::dataset_counts_from_json(saved->at("counts"), run.string()));
+  done_ = saved->step;
+  stream_->restore(data::stream_state_from_json(saved->loader.at("stream"), run.string()),
+                   data::dataset_counts_from_json(saved->loader.at("counts"), run.string()));
   log_line(fmt::format("resumed after step {}", done_));
 }
 
@@ -190,15 +191,18 @@ double SftRun::evaluate() {
 
 void SftRun::save(int64_t step) {
   PhaseClock::Scope phase(phases_, "save");
-  Json state{{"step", step},
-             {"stream", data::to_json(stream_->state())},
-             {"counts", data::to_json(stream_->counts())}};
-  save_run(config_.run, session_, *engine_, step, -1, state);
+  Progress progress;
+  progress.step = step;
+  progress.loader = {{"stream", data::to_json(stream_->state())},
+                     {"counts", data::to_json(stream_->counts())}};
+  progress.config = config_.effective;
+  save_run(*writer_, session_, *engine_, config_.run.seed, progress);
 }
 
 SftSummary SftRun::run(const std::function<bool()>& interrupted) {
   report_memory(engine_->prepare(config_.accumulate > 1),
-                session_.compiler->client()->platform_name(), machine_memory());
+                session_.compiler->client()->platform_name(), machine_memory(),
+                saving_bytes(config_.run, *engine_));
   SftSummary out;
   int64_t first = done_;
   for (int64_t s = first; s < config_.steps; ++s) {
@@ -229,6 +233,7 @@ SftSummary SftRun::run(const std::function<bool()>& interrupted) {
     if (config_.run.save_every > 0 && done_ % config_.run.save_every == 0) save(done_);
   }
   if (done_ > 0) save(done_);
+  writer_->wait();
   out.steps = done_;
   if (!out.interrupted) export_run(config_.run, session_, *engine_, config_.export_to);
   out.seconds = clock_.seconds();

@@ -70,6 +70,7 @@ class SftRun {
   Stopwatch clock_;
   Session session_;
   std::unique_ptr<DirectoryLock> lock_;
+  std::unique_ptr<checkpoint::CheckpointWriter> writer_;
   std::unique_ptr<data::Dataset> dataset_;
   std::unique_ptr<data::BatchStream> stream_;
   std::unique_ptr<Engine> engine_;
