@@ -58,18 +58,22 @@ inline UpdatePlan simple_plan(const sharding::Manifest& manifest,
 }
 
 // The entry function of one step: parameters, slots, gradients, loss, weight, scalars in;
-// parameters, slots, loss, weight, applied, norms out.
-inline std::unique_ptr<ir::Function> step_function(const UpdatePlan& plan,
-                                                   DType gradient = DType::f32) {
+// parameters, slots, loss, weight, applied, norms out. Over a mesh, parameters, slots and gradients
+// lie as `plan` and `gradients` (one type each; empty = like the parameters) say.
+inline std::unique_ptr<ir::Function> step_function(
+    const UpdatePlan& plan, DType gradient = DType::f32, const sharding::Mesh& mesh = {},
+    const std::vector<sharding::ParamType>& gradient_types = {}) {
   auto f = std::make_unique<ir::Function>("step");
+  f->set_mesh(mesh);
   ir::Values parameters, slots, scalars;
   Sums sums;
-  for (const Parameter& p : plan.parameters()) {
-    parameters.push_back(f->parameter(traced_type(p.type), p.name));
-  }
-  for (const SlotSpec& s : plan.slots()) slots.push_back(f->parameter(traced_type(s.type), s.name));
-  for (const Parameter& p : plan.parameters()) {
-    sums.gradients.push_back(f->parameter(ir::Type{gradient, p.type.sizes()}, "gradient of " + p.name));
+  for (const Parameter& p : plan.parameters()) parameters.push_back(f->declare(p.type, p.name));
+  for (const SlotSpec& s : plan.slots()) slots.push_back(f->declare(s.type, s.name));
+  for (size_t i = 0; i < plan.parameters().size(); ++i) {
+    const Parameter& p = plan.parameters()[i];
+    sharding::ParamType type = gradient_types.empty() ? p.type : gradient_types[i];
+    type.dtype = gradient;
+    sums.gradients.push_back(f->declare(type, "gradient of " + p.name));
   }
   sums.loss = f->parameter(ir::Type{}, "loss");
   sums.weight = f->parameter(ir::Type{}, "weight");
@@ -80,6 +84,9 @@ inline std::unique_ptr<ir::Function> step_function(const UpdatePlan& plan,
   results.insert(results.end(), {r.loss, r.weight, r.applied});
   results.insert(results.end(), r.norms.begin(), r.norms.end());
   f->set_results(results);
+  for (size_t i = 0; i < parameters.size() + slots.size(); ++i) {
+    f->result_ports()[i].axes = f->argument_ports()[i].axes;
+  }
   return f;
 }
 
