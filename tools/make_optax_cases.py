@@ -1,4 +1,4 @@
-"""Writes tests/testdata/optim/optax.json: four steps of optax's adafactor and muon on small arrays.
+"""Writes tests/testdata/optim/optax.json: four steps of optax's optimisers on small arrays.
 
 Run with jax 0.12.0.1 and optax 0.2.8:
     python tools/make_optax_cases.py > tests/testdata/optim/optax.json
@@ -21,7 +21,8 @@ SHAPES = {"wide": (5, 7), "tall": (8, 6), "square": (6, 6), "layers.0": (4, 9), 
 
 
 def flat(array):
-    return [float(x) for x in np.asarray(array, np.float32).reshape(-1)]
+    # The shortest decimal that is read back as the same float32.
+    return [float(str(x)) for x in np.asarray(array, np.float32).reshape(-1)]
 
 
 def kernels(params):
@@ -47,6 +48,10 @@ def main():
     start = draw()
     gradients = [draw() for _ in range(STEPS)]
     cases = {
+        "adamw": optax.adamw(RATE),
+        "nadamw": optax.nadamw(RATE, b1=0.8, b2=0.95, weight_decay=0.1),
+        "sgd": optax.sgd(RATE, momentum=0.9, nesterov=True),
+        "lion": optax.lion(RATE),
         "adafactor": optax.adafactor(RATE, min_dim_size_to_factor=4),
         "adafactor with momentum and decay": optax.adafactor(
             RATE, min_dim_size_to_factor=4, momentum=0.9, weight_decay_rate=1e-3),

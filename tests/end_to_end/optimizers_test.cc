@@ -55,5 +55,18 @@ TEST_F(Optimizers, Muon) {
   EXPECT_EQ(roles("parts"), (Overrides{"adam.m", "adam.v", "muon.m"}));
 }
 
+// Steps at a rate that no parameter survives: the run ends after as many bad ones as it allows.
+TEST_F(Optimizers, TooManyNonFiniteStepsEndTheRun) {
+  write_data();
+  auto run = [&](const std::string& output, const std::string& allowed) {
+    return error_id([&] {
+      sft(output, {"optimizer.name=sgd", "optimizer.lr=1e30", "optimizer.clip_norm=0",
+                   "optimizer.max_skipped=" + allowed, "sft.steps=5"});
+    });
+  };
+  EXPECT_EQ(run("ends", "3"), "optim.skipped_in_a_row");
+  EXPECT_EQ(run("goes on", "0"), "");
+}
+
 }  // namespace
 }  // namespace strata::rl

@@ -128,6 +128,7 @@ void GrpoRun::make_engine(const MakeRollouts& make_rollouts) {
   setup.shape = choose_shape();
   setup.options = config_.train;
   setup.parameters = session_.load_parameters();
+  setup.max_skipped = config_.optimizer.max_skipped;
   if (config_.step.use_reference) {
     std::vector<std::pair<std::string, runtime::Array>> copies;
     for (size_t i = 0; i < setup.parameters.size(); ++i) {

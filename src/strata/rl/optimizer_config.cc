@@ -172,6 +172,7 @@ OptimizerConfig read_optimizer(Config& c) {
   out.schedule = read_schedule(c);
   if (name == "muon") out.groups = read_muon_groups(c, out.schedule.peak);
   out.clip_norm = c.number("optimizer.clip_norm", 1.0, kNotNegative);
+  out.max_skipped = c.integer("optimizer.max_skipped", 8, {0, int64_t{1} << 40});
   const std::vector<std::string> zero = {"none", "slots"};
   out.zero_slots = c.choice("optimizer.zero", "none", zero) == "slots";
   return out;

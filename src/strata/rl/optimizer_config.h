@@ -9,8 +9,9 @@
 namespace strata::rl {
 
 // Keys under [optimizer]:
-//   all       name (adamw, lion, sgd, adafactor, muon), lr, weight_decay, clip_norm, zero (none,
-//             slots), m_dtype (f32, bf16); schedule, warmup, stable, decay, total, init_lr, end_lr
+//   all       name (adamw, lion, sgd, adafactor, muon), lr, weight_decay, clip_norm, max_skipped,
+//             zero (none, slots), m_dtype (f32, bf16); schedule, warmup, stable, decay, total,
+//             init_lr, end_lr
 //   adamw     b1, b2, eps, eps_root, nesterov
 //   lion      b1, b2
 //   sgd       momentum, nesterov
@@ -23,6 +24,7 @@ struct OptimizerConfig {
   optim::GroupsConfig groups = optim::default_groups();
   optim::ScheduleConfig schedule;
   double clip_norm = 0;     // 0 = off
+  int64_t max_skipped = 8;  // non-finite steps in a row that end the run; 0 = none does
   bool zero_slots = false;  // split the optimiser's state over the mesh (optim/zero.h)
 };
 

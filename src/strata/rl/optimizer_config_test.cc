@@ -60,6 +60,8 @@ TEST(OptimizerConfig, EveryOptimiserHasItsDefaults) {
   EXPECT_EQ(adamw.optimizer->name(), "adamw");
   EXPECT_EQ(adamw.optimizer->weight_decay(), 1e-4);
   EXPECT_EQ(adamw.clip_norm, 1.0);
+  EXPECT_EQ(adamw.max_skipped, 8);
+  EXPECT_EQ(read("lr = 1\nmax_skipped = 0").max_skipped, 0);
   EXPECT_FALSE(adamw.zero_slots);
   EXPECT_EQ(read("name = \"lion\"\nlr = 1").optimizer->weight_decay(), 1e-3);
   EXPECT_EQ(read("name = \"sgd\"\nlr = 1").optimizer->weight_decay(), 0);

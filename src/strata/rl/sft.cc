@@ -131,6 +131,7 @@ void SftRun::make_engine() {
   setup.shape = shape_of(config_.batches);
   setup.options = config_.options;
   setup.parameters = session_.load_parameters();
+  setup.max_skipped = config_.optimizer.max_skipped;
   engine_ = std::make_unique<Engine>(std::move(setup),
                                      make_plan(config_.optimizer, session_.structure->manifest()));
 }
