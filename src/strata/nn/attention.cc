@@ -77,7 +77,8 @@ Attention::Attention(Module* parent, std::string name, const AttentionConfig& co
       k_(this, "k_proj", projection(config, config.kv_heads, "kv_heads"), config.qkv_bias),
       v_(this, "v_proj", projection(config, config.kv_heads, "kv_heads"), config.qkv_bias),
       o_(this, "o_proj", {config.heads * config.head_dim, config.hidden, "heads", "embed"},
-         config.out_bias) {
+         config.out_bias),
+      mixed_(this, "attention_mixed") {
   if (!config.qk_norm) return;
   q_norm_.emplace(this, "q_norm", config.head_dim, config.norm_eps, "head_dim");
   k_norm_.emplace(this, "k_norm", config.head_dim, config.norm_eps, "head_dim");
@@ -103,10 +104,12 @@ AttentionResult Attention::operator()(const Context& context, Value x, const Tok
   if (cache.k || tokens.want_state) {
     entries = {ops::transpose(k, {0, 2, 1, 3}), ops::transpose(v, {0, 2, 1, 3})};
   }
-  if (!cache.k) return {o_(context, attend(q, k, v, tokens.mask)), entries};
+  if (!cache.k) {
+    return {o_(context, context.tap(mixed_, attend(q, k, v, tokens.mask))), entries};
+  }
   KeyCache all{written(cache.k, entries.k, tokens.cache_start),
                written(cache.v, entries.v, tokens.cache_start)};
-  return {o_(context, attend(q, all, tokens.mask)), all};
+  return {o_(context, context.tap(mixed_, attend(q, all, tokens.mask))), all};
 }
 
 std::string Attention::describe() const {

@@ -47,6 +47,7 @@ class Attention : public Module {
   AttentionConfig config_;
   Linear q_, k_, v_, o_;
   std::optional<RmsNorm> q_norm_, k_norm_;
+  Tap mixed_;  // what goes into o_proj
 };
 
 // Attention proper: q (B, T, Hq, D), k and v (B, T, Hkv, D), mask (B, T, T) → (B, T, Hq · D).

@@ -1,16 +1,28 @@
-// Context: what a module sees while it is traced: the function, and the value of each parameter.
+// Context: what a module sees while it is traced: the function, the values of the parameters that
+// it declares, random keys, and where taps go.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 
 #include "strata/ir/ir.h"
 #include "strata/nn/module.h"
 #include "strata/nn/structure.h"
+#include "strata/nn/taps.h"
 
 namespace strata::nn {
 
-// Copies are cheap enough to make one per traced layer. Valid while function and structure live.
+// Where random keys come from: a root key (u32[2], as ops::key makes of a seed) and the number of
+// the step (a rank-0 integer).
+struct Randomness {
+  ir::Value key;
+  ir::Value step;
+};
+
+// Cheap to copy. Valid while function and structure live.
 class Context {
  public:
   // `slots[i]` is the value of the structure's slot i: of its type but for the element type, which
@@ -19,16 +31,63 @@ class Context {
 
   ir::Function& function() const { return *function_; }
   const Structure& structure() const { return *structure_; }
-  // The value of a parameter. Throws internal for one that is not bound here (a layer of a scanned
-  // run outside its loop).
+
+  // The value of a parameter, under whichever of its names. Inside of a layer throws
+  // failed_precondition for one that the layer does not declare: what a layer reads is part of its
+  // signature, or loops could not know what to hand it.
   ir::Value operator()(const Param& param) const;
-  // The same context with `params` bound to `values` as well.
-  Context with(std::span<const Param* const> params, const ir::Values& values) const;
+
+  // The same context with random keys: modules that draw (dropout) do so only then.
+  Context with_random(const Randomness& random) const;
+  bool is_random() const { return static_cast<bool>(random_.key); }
+  // A key of its own for each stream (a purpose: "dropout"), module, layer and step, and the same
+  // in each evaluation: of the root key, fold_in in turn the first 32 bits (big endian) of the
+  // SHA-256 of `stream` and of common_path(module), the number of the layer (of each stack that the
+  // module lies in), and the step. Throws failed_precondition without with_random.
+  ir::Value key(std::string_view stream, const Module& module) const;
+
+  // The same context whose taps go to `sink`, which must outlive it.
+  Context with_taps(TapSink& sink) const;
+  TapSink* sink() const { return sink_; }
+  // Emits `value` as `tap`; returns it for further use (that is what remat by name keeps). Throws
+  // failed_precondition when the tap has been emitted in this call already, or is wanted as an
+  // output and was traced inside of a loop or call of the module itself.
+  ir::Value tap(const Tap& tap, ir::Value value) const;
 
  private:
+  friend class LayerScope;
+  using Bindings = std::unordered_map<const Param*, ir::Value>;
+
   ir::Function* function_;
   const Structure* structure_;
-  std::unordered_map<const Param*, ir::Value> values_;
+  std::shared_ptr<const Bindings> values_;
+  Randomness random_ = {};
+  ir::Values layers_ = {};         // number of the layer in each stack around, outermost first
+  const Module* layer_ = nullptr;  // innermost layer
+  TapSink* sink_ = nullptr;
+  std::map<const Tap*, ir::Value>* emitted_ = nullptr;  // by the innermost layer
+  const ir::Region* region_ = nullptr;                  // in which that layer is traced
+};
+
+// One traced call of a layer: the context in which it finds its own parameters and those it shares,
+// and what it emits.
+class LayerScope {
+ public:
+  // The values of Structure::own_params(layer), or none at all to use those bound in `outer`.
+  // `index` is the layer's number in its stack.
+  LayerScope(const Context& outer, const Module& layer, ir::Value index, const ir::Values& values);
+  LayerScope(const LayerScope&) = delete;
+  LayerScope& operator=(const LayerScope&) = delete;
+
+  const Context& context() const { return context_; }
+  // The wanted taps in order of declaration, with what was emitted. Throws failed_precondition when
+  // the layer's call emitted less than it declares.
+  std::vector<std::pair<const Tap*, ir::Value>> taps() const;
+
+ private:
+  const Module& layer_;
+  Context context_;
+  std::map<const Tap*, ir::Value> emitted_;
 };
 
 }  // namespace strata::nn

@@ -5,14 +5,44 @@
 namespace strata::nn {
 namespace {
 
-void add(const Module& module, const std::string& prefix, Fingerprint& out) {
-  out.push_back({prefix, module.describe(), &typeid(module)});
-  std::string dot = prefix.empty() ? "" : prefix + ".";
-  for (const Param* p : module.params()) {
-    out.push_back({dot + p->name(), std::string(name_of(p->kind())) + " " + text_of(p->type())});
+class Printer {
+ public:
+  Printer(const Module& layer, const Sharing& sharing)
+      : prefix_(layer.path() + "."), sharing_(sharing) {
+    add(layer, "");
   }
-  for (const Module* child : module.children()) add(*child, dot + child->name(), out);
-}
+
+  Fingerprint out;
+
+ private:
+  void add(const Module& module, const std::string& key) {
+    out.push_back({key, module.describe(), &typeid(module)});
+    std::string dot = key.empty() ? "" : key + ".";
+    for (const Param* p : module.params()) out.push_back(trait(*p, dot + p->name()));
+    for (const Tap* t : module.taps()) out.push_back({dot + t->name(), "a tap"});
+    for (const Module* child : module.children()) add(*child, dot + child->name());
+  }
+
+  Trait trait(const Param& p, std::string key) const {
+    bool buffer = p.kind() == sharding::Kind::buffer;
+    std::string type = text_of(p.type());
+    const Param& owner = sharing_.owner_of(p);
+    if (sharing_.is_owner(owner)) {
+      return {std::move(key), (buffer ? "a shared buffer " : "shared by all layers, ") + type};
+    }
+    if (&owner != &p) {
+      std::string path = owner.path();
+      bool inside = path.starts_with(prefix_);
+      return {std::move(key), "tied to " + (inside ? "its " + path.substr(prefix_.size()) : path)};
+    }
+    Trait own{std::move(key), buffer ? "a buffer " + type : type};
+    own.per_layer_buffer = buffer;
+    return own;
+  }
+
+  std::string prefix_;  // of the paths inside the layer
+  const Sharing& sharing_;
+};
 
 bool has(const Fingerprint& traits, const std::string& key) {
   return std::any_of(traits.begin(), traits.end(), [&](const Trait& t) { return t.key == key; });
@@ -26,10 +56,8 @@ bool Trait::operator==(const Trait& other) const {
   return key == other.key && text == other.text && same_type;
 }
 
-Fingerprint fingerprint(const Module& layer) {
-  Fingerprint out;
-  add(layer, "", out);
-  return out;
+Fingerprint fingerprint(const Module& layer, const Sharing& sharing) {
+  return Printer(layer, sharing).out;
 }
 
 std::string first_difference(const Module& a, const Fingerprint& of_a, const Module& b,

@@ -21,8 +21,10 @@ namespace strata::nn {
 struct TokenContext;
 
 struct LayerResult {
-  ir::Values carry;    // what goes to the next layer, of the types that came in
-  ir::Values outputs;  // declared extra outputs (cache entries, taps): the same types in each layer
+  // What goes to the next layer: as many values as came in, of their dims. A float comes back in
+  // the element type in which it came, so that the residual stream keeps its type.
+  ir::Values carry;
+  ir::Values outputs;  // state (cache entries) and its kind: the same types in each layer
 };
 
 // One repeated layer.
@@ -54,12 +56,15 @@ class LayerStack : public Module {
     return out;
   }
 
+  // The number of layers.
   size_t size() const { return layers_.size(); }
   const Layer& layer(size_t i) const { return *layers_[i]; }
   std::string describe() const override;
 
   // Passes `carry` through all layers. `inputs` are stacked per-layer inputs: dim 0 is the layer.
-  // The result's outputs are stacked alike. A stack of no layers returns the carry untouched.
+  // The result's outputs are stacked alike, and so are the taps that `context` wants. A stack of no
+  // layers returns the carry untouched. Throws invalid_argument naming the layer when inputs, carry
+  // or outputs do not fit.
   LayerResult run(const Context& context, const ir::Values& carry, const ir::Values& inputs,
                   const TokenContext& tokens) const;
 
@@ -70,18 +75,15 @@ class LayerStack : public Module {
                       const std::vector<ir::Values>& inputs, const TokenContext& tokens) const;
 
  private:
-  Context layer_context(const Context& context, size_t index, ir::Values& carry) const;
-
   std::vector<std::unique_ptr<Layer>> layers_;
 };
 
-struct StackPlan {
-  sharding::LayerPlan plan;
-  // Why neighbours did not merge, and other reasons for layers outside of loops; none in mode off.
-  std::vector<std::string> reasons;
-};
+// The path of a module with `*` for the number of each layer: what all layers of a stack call it,
+// "model.layers.*.mlp".
+std::string common_path(const Module& module);
+std::string common_path(const Tap& tap);
 
-// The runs of a non-empty stack: plan_runs over the fingerprints of its layers.
-StackPlan plan_layers(const LayerStack& stack, ScanMode mode);
+// The taps below a layer in order of declaration, without those of stacks inside of it.
+std::vector<const Tap*> taps_of(const Module& layer);
 
 }  // namespace strata::nn

@@ -1,14 +1,9 @@
-// Scanned and unrolled stacks: which one a mode gives, and that both compute the same.
+// Which stacks run as loops, and why others do not.
 #include "strata/nn/layer_stack.h"
 
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "strata/nn/toy_for_test.h"
-#include "strata/ops/reduce.h"
-#include "strata/ops/shape.h"
-#include "strata/transform/vjp.h"
 
 namespace strata::nn {
 namespace {
@@ -76,7 +71,7 @@ TEST(ScanMode, AutoSaysWhyNeighboursDidNotMerge) {
   EXPECT_EQ(structure.reasons(),
             (std::vector<std::string>{
                 "layers.1 and layers.2 differ: linear.bias exists only in layers.2",
-                "layers.2 and layers.3 differ: linear.weight is param f32[3, 3] in layers.2, param "
+                "layers.2 and layers.3 differ: linear.weight is f32[3, 3] in layers.2, "
                 "f32[4, 4] in layers.3",
                 "layers.3 and layers.4 differ: one is another class of the name ToyLayer",
                 "layers.4 and layers.5 differ: one is another class of the name ToyLayer"}));
@@ -108,74 +103,6 @@ TEST(ScanMode, IsReadFromText) {
   EXPECT_EQ(parse_scan_mode("auto"), ScanMode::automatic);
   EXPECT_EQ(parse_scan_mode("off"), ScanMode::off);
   EXPECT_EQ(parse_scan_mode("force"), ScanMode::force);
-}
-
-// Carry, stacked outputs, and the gradients of loss = Σ carry² + Σ outputs by parameter path, with
-// those of the carry and the per-layer inputs at the end.
-std::map<std::string, std::vector<double>> results(ScanMode mode, const std::string& remat,
-                                                   bool each) {
-  constexpr int64_t kLayers = 4;
-  ToyModel model(kLayers);
-  Structure structure(model, {mode, 0, ops::parse_remat(remat)});
-  Tensors inputs = parameters_of(structure);
-  testing::Random random(5);
-  inputs.push_back(random.tensor(DType::f32, {2, 3}, -1, 1));
-  inputs.push_back(random.tensor(DType::f32, {kLayers, 2, 3}, -1, 1));
-  auto f = testing::trace(testing::types_of(inputs), [&](ir::Function& g, const Values& v) {
-    Context context(g, structure, {v.begin(), v.end() - 2});
-    LayerResult r;
-    if (each) {
-      std::vector<Values> own;
-      for (int64_t i = 0; i < kLayers; ++i) own.push_back({ops::select_index(v.back(), 0, i)});
-      EachResult e = model.stack.run_each(context, {v[v.size() - 2]}, own, {});
-      Values rows;
-      for (const Values& o : e.outputs) rows.push_back(ops::reshape(o[0], {1, 2, 3}));
-      r = {e.carry, {ops::concatenate(rows, 0)}};
-    } else {
-      r = model.stack.run(context, {v[v.size() - 2]}, {v.back()}, {});
-    }
-    Value loss =
-        ops::reduce_sum(r.carry[0] * r.carry[0], {0, 1}) + ops::reduce_sum(r.outputs[0], {0, 1, 2});
-    Values out{r.carry[0], r.outputs[0]};
-    for (const Value& x : transform::gradient(loss, v)) out.push_back(x);
-    return out;
-  });
-  Tensors got = testing::Executor().run(*f, inputs);
-  std::map<std::string, std::vector<double>> named;
-  auto put = [&](const std::string& name, const HostTensor& t, int64_t first, int64_t size) {
-    for (int64_t i = first; i < first + size; ++i) named[name].push_back(t.at(i));
-  };
-  put("carry", got[0], 0, got[0].size());
-  put("outputs", got[1], 0, got[1].size());
-  for (size_t i = 0; i < structure.manifest().size(); ++i) {
-    for (size_t m = 0; m < structure.members(i).size(); ++m) {
-      put(structure.members(i)[m]->path(), got[2 + i], static_cast<int64_t>(m) * 9, 9);
-    }
-  }
-  put("of carry", got[got.size() - 2], 0, 6);
-  put("of inputs", got.back(), 0, got.back().size());
-  return named;
-}
-
-TEST(LayerStack, ScannedEqualsUnrolled) {
-  auto want = results(ScanMode::off, "none", false);
-  ASSERT_EQ(want.size(), 8u);
-  auto compare = [&](ScanMode mode, const std::string& remat, bool each) {
-    SCOPED_TRACE(std::to_string(static_cast<int>(mode)) + " " + remat + (each ? " each" : ""));
-    auto got = results(mode, remat, each);
-    for (const auto& row : want) {
-      const std::vector<double>& mine = got[row.first];
-      ASSERT_EQ(mine.size(), row.second.size()) << row.first;
-      for (size_t i = 0; i < mine.size(); ++i) {
-        EXPECT_NEAR(mine[i], row.second[i], 1e-6 * (1 + std::abs(row.second[i]))) << row.first;
-      }
-    }
-  };
-  compare(ScanMode::force, "none", false);
-  compare(ScanMode::force, "full", false);
-  compare(ScanMode::off, "full", false);
-  compare(ScanMode::force, "none", true);
-  compare(ScanMode::off, "none", true);
 }
 
 }  // namespace

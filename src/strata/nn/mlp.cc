@@ -10,11 +10,12 @@ GatedMlp::GatedMlp(Module* parent, std::string name, int64_t hidden, int64_t int
     : Module(parent, std::move(name)),
       gate_(this, "gate_proj", {hidden, intermediate, "embed", "mlp"}, bias),
       up_(this, "up_proj", {hidden, intermediate, "embed", "mlp"}, bias),
-      down_(this, "down_proj", {intermediate, hidden, "mlp", "embed"}, bias) {}
+      down_(this, "down_proj", {intermediate, hidden, "mlp", "embed"}, bias),
+      hidden_(this, "mlp_hidden") {}
 
 ir::Value GatedMlp::operator()(const Context& context, ir::Value x) const {
   ir::Value gate = gate_(context, x);
-  return down_(context, gate * ops::logistic(gate) * up_(context, x));
+  return down_(context, context.tap(hidden_, gate * ops::logistic(gate) * up_(context, x)));
 }
 
 std::string GatedMlp::describe() const { return "GatedMlp(silu)"; }

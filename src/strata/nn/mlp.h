@@ -15,6 +15,7 @@ class GatedMlp : public Module {
 
  private:
   Linear gate_, up_, down_;
+  Tap hidden_;  // what goes into down_proj
 };
 
 }  // namespace strata::nn

@@ -6,16 +6,45 @@
 
 namespace strata::nn {
 
-Param::Param(Module* owner, std::string name, sharding::ParamType type, sharding::Kind kind)
-    : owner_(owner), name_(std::move(name)), type_(std::move(type)), kind_(kind) {
+namespace {
+
+const Module& root_of(const Module& module) {
+  const Module* at = &module;
+  while (at->parent() != nullptr) at = at->parent();
+  return *at;
+}
+
+std::string joined(std::string prefix, const std::string& name) {
+  if (prefix.empty()) return name;
+  return std::move(prefix) + "." + name;
+}
+
+}  // namespace
+
+Param::Param(Module* owner, std::string name, sharding::ParamType type)
+    : Param(owner, std::move(name), std::move(type), sharding::Kind::param, Share::per_layer) {}
+
+Param::Param(Module* owner, std::string name, const Param& target)
+    : Param(owner, std::move(name), target.type(), target.kind(), target.share()) {
+  target_ = &target.resolved();
+}
+
+Param::Param(Module* owner, std::string name, sharding::ParamType type, sharding::Kind kind,
+             Share share)
+    : owner_(owner), name_(std::move(name)), type_(std::move(type)), kind_(kind), share_(share) {
   owner->claim(name_);
   owner->params_.push_back(this);
 }
 
-std::string Param::path() const {
-  std::string prefix = owner_->path();
-  return prefix.empty() ? name_ : prefix + "." + name_;
+Buffer::Buffer(Module* owner, std::string name, sharding::ParamType type, Share share)
+    : Param(owner, std::move(name), std::move(type), sharding::Kind::buffer, share) {}
+
+Tap::Tap(Module* owner, std::string name) : owner_(owner), name_(std::move(name)) {
+  owner->claim(name_);
+  owner->taps_.push_back(this);
 }
+
+std::string Param::path() const { return joined(owner_->path(), name_); }
 
 Module::Module(Module* parent, std::string name) : parent_(parent), name_(std::move(name)) {
   if (parent == nullptr) return;
@@ -29,20 +58,29 @@ Module::~Module() {
 
 std::string Module::path() const {
   if (parent_ == nullptr) return name_;
-  std::string prefix = parent_->path();
-  return prefix.empty() ? name_ : prefix + "." + name_;
+  return joined(parent_->path(), name_);
 }
 
 void Module::claim(std::string_view name) const {
   bool taken = name.empty();
   for (const Param* p : params_) taken = taken || p->name() == name;
+  for (const Tap* t : taps_) taken = taken || t->name() == name;
   for (const Module* m : children_) taken = taken || m->name() == name;
   require(!taken, {.id = "nn.member_name",
                    .where = path().empty() ? "root module" : path(),
                    .expected = "a new, non-empty member name",
                    .got = "'" + std::string(name) + "'",
                    .code = Code::already_exists});
+  require(!root_of(*this).frozen_,
+          {.id = "nn.frozen",
+           .where = path().empty() ? "root module" : path(),
+           .expected = "members declared before the model's structure is made",
+           .got = "'" + std::string(name) + "' declared after that",
+           .cure = "Declare it while the model is built, or in a model transform",
+           .code = Code::failed_precondition});
 }
+
+void Module::freeze() const { root_of(*this).frozen_ = true; }
 
 std::vector<const Param*> Module::all_params() const {
   std::vector<const Param*> out = params_;

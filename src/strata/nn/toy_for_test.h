@@ -1,8 +1,6 @@
 // For the tests of room nn: a toy layer, a model of a stack of them, and running modules.
 #pragma once
 
-#include <cstring>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,22 +44,5 @@ class ToyModel : public Module {
 
   LayerStack stack;
 };
-
-// Random values of the parameters; members of a stacked slot get the values that their own slots
-// would get without scanning.
-inline Tensors parameters_of(const Structure& structure) {
-  Tensors out;
-  for (size_t i = 0; i < structure.manifest().size(); ++i) {
-    out.emplace_back(DType::f32, structure.manifest().slots()[i].type.sizes());
-    std::byte* at = out.back().bytes();
-    for (const Param* p : structure.members(i)) {
-      testing::Random random(std::hash<std::string>()(p->path()));
-      HostTensor one = random.tensor(DType::f32, p->type().sizes(), -1, 1);
-      std::memcpy(at, one.bytes(), one.byte_size());
-      at += one.byte_size();
-    }
-  }
-  return out;
-}
 
 }  // namespace strata::nn
