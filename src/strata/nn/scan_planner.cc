@@ -90,4 +90,18 @@ std::vector<LayerRun> plan_runs(const std::vector<int64_t>& kinds, ScanMode mode
   return Planner(kinds, mode == ScanMode::force).plan();
 }
 
+std::vector<int64_t> equal_neighbours(const std::vector<int64_t>& kinds, const LayerRun& run) {
+  std::vector<int64_t> sizes;
+  for (int64_t i = run.first; i < run.first + run.cycle; ++i) {
+    auto at = static_cast<size_t>(i);
+    bool again = i > run.first && kinds[at] == kinds[at - 1];
+    if (again) {
+      ++sizes.back();
+    } else {
+      sizes.push_back(1);
+    }
+  }
+  return sizes;
+}
+
 }  // namespace strata::nn

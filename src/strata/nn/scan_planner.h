@@ -24,6 +24,10 @@ struct ScanOptions {
   ScanMode mode = ScanMode::automatic;
   int64_t param_axis = 0;  // where stacked parameters carry their layer dim
   ops::Remat remat = {};   // what the reverse sweep of a layer keeps
+  // Whether equal layers next to each other in a cycle are a loop inside of the loop: less to
+  // compile, for a copy of those layers' parameters in each repetition. The parameters are stacked
+  // and named as without.
+  bool nested = false;
 };
 
 // The runs of layers whose kinds are `kinds` (equal numbers: layers alike), in order and without a
@@ -35,5 +39,9 @@ struct ScanOptions {
 // repeat are one run of cycle 4, a layer that only starts the stack is a run before it, and what a
 // whole number of cycles leaves over is a run after it. Takes O(n² log n) for n layers.
 std::vector<sharding::LayerRun> plan_runs(const std::vector<int64_t>& kinds, ScanMode mode);
+
+// How the cycle of a scanned run falls into groups of equal neighbours: their sizes in order.
+std::vector<int64_t> equal_neighbours(const std::vector<int64_t>& kinds,
+                                      const sharding::LayerRun& run);
 
 }  // namespace strata::nn

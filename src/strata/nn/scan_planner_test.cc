@@ -98,6 +98,13 @@ TEST(PlanRuns, EveryPlanOfRandomKindsIsLawfulAndRepeatsOnlyWhatRepeats) {
   }
 }
 
+TEST(EqualNeighbours, AreGroupedInsideTheCycle) {
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(equal_neighbours(kinds_of("lllflllf"), {0, 4, 2, true}), (Sizes{3, 1}));
+  EXPECT_EQ(equal_neighbours(kinds_of("plffllplffllp"), {1, 6, 2, true}), (Sizes{1, 2, 2, 1}));
+  EXPECT_EQ(equal_neighbours(kinds_of("aaa"), {0, 1, 3, true}), Sizes{1});
+}
+
 TEST(PlanRuns, AThousandLayersTakeNoTime) {
   std::vector<int64_t> kinds;
   for (int64_t i = 0; i < 1000; ++i) kinds.push_back(i % 4 == 3 ? 1 : 0);

@@ -125,6 +125,18 @@ TEST(StackEquivalence, OnEveryStackAxis) {
   }
 }
 
+TEST(StackEquivalence, WithLoopsInsideOfTheLoop) {
+  Results want = run(kMixed, options(ScanMode::off));
+  for (const char* remat : {"none", "full"}) {
+    for (int64_t axis : {0, -1}) {
+      SCOPED_TRACE(remat + std::to_string(axis));
+      ScanOptions nested = options(ScanMode::automatic, axis, remat);
+      nested.nested = true;
+      expect_same(run(kMixed, nested), want, 1e-5);
+    }
+  }
+}
+
 TEST(StackEquivalence, LayerByLayer) {
   ProbeOptions each;
   each.each = true;

@@ -64,7 +64,7 @@ std::vector<std::string> reasons_of(const LayerStack& stack, const std::vector<L
 
 }  // namespace
 
-StackPlan plan_layers(const LayerStack& stack, ScanMode mode) {
+StackPlan plan_layers(const LayerStack& stack, const ScanOptions& options) {
   Sharing sharing(stack);
   std::vector<Fingerprint> prints;
   std::vector<int64_t> kinds;
@@ -73,8 +73,13 @@ StackPlan plan_layers(const LayerStack& stack, ScanMode mode) {
     kinds.push_back(kind_of(prints, i));
   }
   check_buffers(stack, prints);
-  StackPlan out{{stack.path(), plan_runs(kinds, mode)}, std::move(sharing), {}};
-  if (mode != ScanMode::off) out.reasons = reasons_of(stack, out.plan.runs, prints);
+  StackPlan out{{stack.path(), plan_runs(kinds, options.mode)}, std::move(sharing), {}, {}};
+  for (const LayerRun& run : out.plan.runs) {
+    bool nested = options.nested && run.scanned;
+    out.neighbours.push_back(nested ? equal_neighbours(kinds, run)
+                                    : std::vector<int64_t>(static_cast<size_t>(run.cycle), 1));
+  }
+  if (options.mode != ScanMode::off) out.reasons = reasons_of(stack, out.plan.runs, prints);
   return out;
 }
 

@@ -40,8 +40,10 @@ class DropoutLayer : public Layer {
 
 struct DropoutModel : Module {
   explicit DropoutModel(int64_t layers, const std::string& stream = "dropout")
+      : DropoutModel(std::vector<std::string>(static_cast<size_t>(layers), stream)) {}
+  explicit DropoutModel(const std::vector<std::string>& streams)
       : Module(nullptr, ""), stack(this, "layers") {
-    for (int64_t i = 0; i < layers; ++i) stack.emplace<DropoutLayer>(stream);
+    for (const std::string& s : streams) stack.emplace<DropoutLayer>(s);
   }
   std::string describe() const override { return "DropoutModel"; }
   LayerStack stack;
@@ -72,6 +74,20 @@ TEST(Dropout, MasksAreThoseOfTheForwardPassHoweverItIsRecomputed) {
       EXPECT_EQ(got.at("output 0"), masks);
       expect_same(got, want, 1e-6);
     }
+  }
+}
+
+TEST(Dropout, MasksAreTheSameInCyclesAndInnerLoops) {
+  DropoutModel model({"x", "x", "y", "x", "x", "y", "x"});
+  ProbeOptions o;
+  o.step = 2;
+  Results want = probe(model, model.stack, options(ScanMode::off), o);
+  for (bool nested : {false, true}) {
+    ScanOptions scan = options(ScanMode::automatic, "full");
+    scan.nested = nested;
+    Results got = probe(model, model.stack, scan, o);
+    EXPECT_EQ(got.at("output 0"), want.at("output 0"));
+    expect_same(got, want, 1e-5);
   }
 }
 

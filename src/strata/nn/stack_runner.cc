@@ -107,12 +107,14 @@ StackRunner::StackRunner(const LayerStack& stack, const Context& context, Values
       tokens_(tokens) {}
 
 LayerResult StackRunner::run(const Values& inputs) {
-  for (const LayerRun& r : plan_.runs) {
+  const auto& groups = context_.structure().neighbours(stack_);
+  for (size_t i = 0; i < plan_.runs.size(); ++i) {
+    const LayerRun& r = plan_.runs[i];
     if (r.scanned) {
-      scanned(r, inputs);
+      scanned(r, groups[i], inputs);
       continue;
     }
-    for (int64_t i = r.first; i < r.first + r.layers(); ++i) unrolled(i, inputs);
+    for (int64_t k = r.first; k < r.first + r.layers(); ++k) unrolled(k, inputs);
   }
   put_taps();
   LayerResult result{carry_, {}};
@@ -156,27 +158,28 @@ void StackRunner::unrolled(int64_t layer, const Values& inputs) {
     Value index = ops::scalar(function(), DType::i32, static_cast<double>(layer));
     c = call(layer, index, {}, carry, reader.take(inputs.size()));
     Values all = c.carry;
-    append(all, c.outputs);
-    for (const auto& tap : c.taps) all.push_back(tap.second);
+    append(all, c.values());
     return all;
   });
   Reader reader(out);
   carry_ = reader.take(carry_.size());
-  for (Value& v : c.outputs) v = with_dim(reader.take(1)[0], 0);
-  for (auto& tap : c.taps) tap.second = with_dim(reader.take(1)[0], 0);
+  Values stacked;
+  for (const Value& v : reader.take(c.values().size())) stacked.push_back(with_dim(v, 0));
+  c.set(stacked);
   collect({c}, {layer, 1, 1, false});
 }
 
-void StackRunner::scanned(const LayerRun& r, const Values& inputs) {
+void StackRunner::scanned(const LayerRun& r, const std::vector<int64_t>& groups,
+                          const Values& inputs) {
   ir::NameScope name(function(), stack_.path());
   ops::ScanOptions options;
   options.length = r.repeats;
   options.remat = options_.remat;
   Values xs;
-  std::vector<size_t> owned;  // parameters of each slot
+  std::vector<size_t> arguments;  // values that each slot takes: its parameters, then its inputs
   for (int64_t slot = 0; slot < r.cycle; ++slot) {
     std::vector<const Param*> own = context_.structure().own_params(at(r.first + slot));
-    owned.push_back(own.size());
+    arguments.push_back(own.size() + inputs.size());
     for (const Param* p : own) {
       xs.push_back(context_(*p));
       options.x_axes.push_back(
@@ -193,24 +196,76 @@ void StackRunner::scanned(const LayerRun& r, const Values& inputs) {
     Reader reader(slices);
     ops::Step out{carry, {}};
     Value first = step * static_cast<double>(r.cycle) + static_cast<double>(r.first);
-    for (int64_t slot = 0; slot < r.cycle; ++slot) {
-      Values own = reader.take(owned[static_cast<size_t>(slot)]);
+    for (int64_t size : groups) {
+      auto slot = static_cast<int64_t>(slots.size());
+      std::vector<Values> own;
+      for (int64_t i = 0; i < size; ++i) {
+        own.push_back(reader.take(arguments[static_cast<size_t>(slot + i)]));
+      }
       Value index = first + static_cast<double>(slot);
-      slots.push_back(call(r.first + slot, index, own, out.carry, reader.take(inputs.size())));
-      out.carry = slots.back().carry;
-      append(out.ys, slots.back().outputs);
-      for (const auto& tap : slots.back().taps) out.ys.push_back(tap.second);
+      for (LayerCall& c : neighbours(r.first + slot, index, own, out.carry, inputs.size())) {
+        out.carry = c.carry;
+        append(out.ys, c.values());
+        slots.push_back(std::move(c));
+      }
     }
     return out;
   };
   ops::Step step = ops::scan(function(), carry_, xs, options, body);
   carry_ = step.carry;
   Reader reader(step.ys);
-  for (LayerCall& c : slots) {
-    c.outputs = reader.take(c.outputs.size());
-    for (auto& tap : c.taps) tap.second = reader.take(1)[0];
-  }
+  for (LayerCall& c : slots) c.set(reader.take(c.values().size()));
   collect(slots, r);
+}
+
+// Equal layers next to each other, with the values that each takes: a loop inside of the loop where
+// there are several. The results' carries are all those after the last.
+std::vector<StackRunner::LayerCall> StackRunner::neighbours(int64_t first, Value index,
+                                                            const std::vector<Values>& own,
+                                                            const Values& carry, size_t inputs) {
+  auto one = [&](Value layer, const Values& values, const Values& before) {
+    auto split = values.end() - static_cast<ptrdiff_t>(inputs);
+    return call(first, layer, {values.begin(), split}, before, {split, values.end()});
+  };
+  if (own.size() == 1) return {one(index, own[0], carry)};
+  ops::ScanOptions options;
+  options.length = static_cast<int64_t>(own.size());
+  options.remat = options_.remat;
+  Values xs;
+  for (size_t i = 0; i < own[0].size(); ++i) {
+    Values parts;
+    for (const Values& layer : own) parts.push_back(with_dim(layer[i], 0));
+    xs.push_back(ops::concatenate(parts, 0));
+  }
+  LayerCall traced;
+  auto body = [&](Value step, const Values& before, const Values& slices) {
+    traced = one(index + step, slices, before);
+    return ops::Step{traced.carry, traced.values()};
+  };
+  ops::Step step = ops::scan(function(), carry, xs, options, body);
+  std::vector<LayerCall> out(own.size(), traced);
+  for (size_t k = 0; k < own.size(); ++k) {
+    out[k].carry = step.carry;
+    Values values;
+    for (const Value& y : step.ys) {
+      values.push_back(ops::select_index(y, 0, static_cast<int64_t>(k)));
+    }
+    out[k].set(values);
+  }
+  return out;
+}
+
+// Outputs and taps, one list.
+Values StackRunner::LayerCall::values() const {
+  Values all = outputs;
+  for (const auto& tap : taps) all.push_back(tap.second);
+  return all;
+}
+
+void StackRunner::LayerCall::set(const Values& values) {
+  Reader reader(values);
+  outputs = reader.take(outputs.size());
+  for (auto& tap : taps) tap.second = reader.take(1)[0];
 }
 
 // The layer's own parameters, cut out of their stacks inside a scanned run. There the stacks pass a

@@ -24,6 +24,9 @@ class StackRunner {
   struct LayerCall {
     ir::Values carry, outputs;
     std::vector<std::pair<const Tap*, ir::Value>> taps;
+
+    ir::Values values() const;
+    void set(const ir::Values& values);
   };
   // A tap with its pieces over the runs so far.
   struct Collected {
@@ -36,7 +39,11 @@ class StackRunner {
   LayerCall call(int64_t layer, ir::Value index, const ir::Values& own, const ir::Values& carry,
                  const ir::Values& inputs) const;
   void unrolled(int64_t layer, const ir::Values& inputs);
-  void scanned(const sharding::LayerRun& run, const ir::Values& inputs);
+  void scanned(const sharding::LayerRun& run, const std::vector<int64_t>& groups,
+               const ir::Values& inputs);
+  std::vector<LayerCall> neighbours(int64_t first, ir::Value index,
+                                    const std::vector<ir::Values>& own, const ir::Values& carry,
+                                    size_t inputs);
   ir::Values own_slices(int64_t layer);
   void collect(const std::vector<LayerCall>& slots, const sharding::LayerRun& run);
   void collect_taps(const std::vector<LayerCall>& slots, const sharding::LayerRun& run);

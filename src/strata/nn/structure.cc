@@ -79,6 +79,12 @@ const sharding::LayerPlan& Structure::plan(const LayerStack& stack) const {
   return it->second;
 }
 
+const std::vector<std::vector<int64_t>>& Structure::neighbours(const LayerStack& stack) const {
+  auto it = neighbours_of_.find(&stack);
+  invariant(it != neighbours_of_.end(), "nn.foreign_stack", "a stack of the frozen model");
+  return it->second;
+}
+
 // ---- Slots --------------------------------------------------------------------------------------
 
 void Structure::add_own(const Param& param) {
@@ -97,10 +103,11 @@ void Structure::add_module(const Module& module) {
 
 void Structure::add_stack(const LayerStack& stack) {
   if (stack.size() == 0) return;
-  StackPlan planned = plan_layers(stack, options_.mode);
+  StackPlan planned = plan_layers(stack, options_);
   reasons_.insert(reasons_.end(), planned.reasons.begin(), planned.reasons.end());
   shared_.insert(planned.sharing.buffers().begin(), planned.sharing.buffers().end());
   plan_of_[&stack] = planned.plan;
+  neighbours_of_[&stack] = planned.neighbours;
   plans_.push_back(planned.plan);
   for (const Module* layer : stack.children()) unroll_inner(*layer);
   for (const Param* p : planned.sharing.owners()) {
@@ -118,6 +125,7 @@ void Structure::unroll_inner(const Module& module) {
     auto count = static_cast<int64_t>(inner->size());
     plan_of_[inner] = {inner->path(), {}};
     if (count > 0) plan_of_[inner].runs = {{0, count, 1, false}};
+    neighbours_of_[inner].resize(plan_of_[inner].runs.size());
   }
   for (const Module* child : module.children()) unroll_inner(*child);
 }

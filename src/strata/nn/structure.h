@@ -39,6 +39,8 @@ class Structure {
   // Whether `param` has a slot (or a place in a stacked one) of its own.
   bool is_owner(const Param& param) const { return slot_of_.contains(&param); }
   const sharding::LayerPlan& plan(const LayerStack& stack) const;
+  // The inner loops of a stack's runs (StackPlan::neighbours).
+  const std::vector<std::vector<int64_t>>& neighbours(const LayerStack& stack) const;
   // Why neighbouring layers did not merge, a line each; empty when everything did.
   const std::vector<std::string>& reasons() const { return reasons_; }
   // Names of the taps of the model, each once, with `*` for the layer: "model.layers.*.mlp.hidden".
@@ -61,6 +63,7 @@ class Structure {
   std::vector<std::vector<const Param*>> members_;
   std::vector<sharding::LayerPlan> plans_;
   std::unordered_map<const LayerStack*, sharding::LayerPlan> plan_of_;
+  std::unordered_map<const LayerStack*, std::vector<std::vector<int64_t>>> neighbours_of_;
   std::unordered_map<const Param*, size_t> slot_of_;
   std::unordered_map<const Param*, const Param*> shared_;  // shared buffers → owner
   std::unordered_set<const Param*> unstacked_;             // owners of what layers share
