@@ -132,23 +132,11 @@ sharding::Manifest model(const Mesh& mesh) {
                       {"bias", f32_type({7})}});
 }
 
-// A plan over a mesh with, or without, ZeRO, and where its gradients lie.
-struct Placed {
-  UpdatePlan plan;
-  std::vector<ParamType> gradients;
-};
-
-Placed place(const sharding::Manifest& manifest, std::shared_ptr<const Optimizer> optimizer,
-             const Mesh& mesh, bool zero) {
-  UpdatePlan plan = simple_plan(manifest, optimizer, 0.1, 1.0);
-  std::vector<std::string> axes = zero ? zero_axes(mesh) : std::vector<std::string>{};
-  SplitFirst first = optimizer->couples_elements() ? SplitFirst::layers : SplitFirst::array;
-  Placed out = {plan.with_slots(split_slots(plan.slots(), axes, mesh, first).slots), {}};
-  auto sums = split_slots(accumulator_slots(plan.parameters()), axes, mesh, first);
-  for (size_t i = 0; i < plan.parameters().size(); ++i) {
-    out.gradients.push_back(sums.slots[i].type);
-  }
-  return out;
+// A plan over a mesh with, or without, ZeRO.
+UpdatePlan place(const sharding::Manifest& manifest, std::shared_ptr<const Optimizer> optimizer,
+                 const Mesh& mesh, bool zero) {
+  UpdatePlan plan = simple_plan(manifest, std::move(optimizer), 0.1, 1.0);
+  return zero ? zero1(plan, zero_axes(mesh), mesh).plan : plan;
 }
 
 std::vector<std::shared_ptr<const Optimizer>> all_optimizers() {
@@ -186,13 +174,12 @@ INSTANTIATE_TEST_SUITE_P(Meshes, OverMeshes,
 TEST_P(OverMeshes, GivesTheNumbersOfOneDevice) {
   const Mesh mesh = Mesh::parse(GetParam());
   for (const auto& optimizer : all_optimizers()) {
-    Placed alone = place(model({}), optimizer, {}, false);
-    Tensors in = inputs_of(alone.plan);
-    Tensors want = newer_plugin().run(*step_function(alone.plan), in);
+    UpdatePlan alone = place(model({}), optimizer, {}, false);
+    Tensors in = inputs_of(alone);
+    Tensors want = newer_plugin().run(*step_function(alone), in);
     for (bool zero : {false, true}) {
       SCOPED_TRACE(fmt::format("{}, zero {}", optimizer->name(), zero));
-      Placed placed = place(model(mesh), optimizer, mesh, zero);
-      auto f = step_function(placed.plan, DType::f32, mesh, placed.gradients);
+      auto f = step_function(place(model(mesh), optimizer, mesh, zero), DType::f32, mesh);
       Tensors got = MeshProgram(*f).run(in);
       ASSERT_EQ(got.size(), want.size());
       for (size_t i = 0; i < got.size(); ++i) EXPECT_LT(difference(got[i], want[i]), 1e-6) << i;
@@ -205,8 +192,8 @@ using Counts = std::map<std::string, int>;
 Counts collectives(const std::shared_ptr<const Optimizer>& optimizer, const std::string& mesh_text,
                    bool zero) {
   Mesh mesh = Mesh::parse(mesh_text);
-  Placed placed = place(model(mesh), optimizer, mesh, zero);
-  return MeshProgram(*step_function(placed.plan, DType::f32, mesh, placed.gradients)).collectives();
+  return MeshProgram(*step_function(place(model(mesh), optimizer, mesh, zero), DType::f32, mesh))
+      .collectives();
 }
 
 // Whether all there is are sums of a few numbers: the norm's.
@@ -249,9 +236,9 @@ TEST(MeshUpdate, ZeroKeepsALayersMatrixOnOneDevice) {
   auto manifest = manifest_of({{"layers[0:4:1].a", stacked({16, 32}, {}, 4, {})}});
   auto counts = [&](SplitFirst first) {
     UpdatePlan plan = simple_plan(manifest, make_muon(), 0.1, 1.0);
-    plan = plan.with_slots(split_slots(plan.slots(), {"data"}, mesh, first).slots);
-    return MeshProgram(*step_function(plan, DType::f32, mesh, {plan.slots()[0].type}))
-        .collectives();
+    plan = plan.with_layout(split_slots(plan.slots(), {"data"}, mesh, first).slots,
+                            split_slots(plan.accumulator(), {"data"}, mesh, first).slots);
+    return MeshProgram(*step_function(plan, DType::f32, mesh)).collectives();
   };
   EXPECT_EQ(counts(SplitFirst::layers), (Counts{{"all-gather 8192", 1}, {"all-reduce 4", 1}}));
   EXPECT_GT(counts(SplitFirst::array).size(), 2u);

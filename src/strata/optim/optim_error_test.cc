@@ -242,10 +242,13 @@ TEST(UpdateErrors, OnlyTheLayoutOfSlotsMayChange) {
   UpdatePlan plan = simple_plan(two(), make_adamw(), 1);
   std::vector<SlotSpec> slots = plan.slots();
   slots[0].type = f32_type({2, 3});
-  expect_error([&] { plan.with_slots(slots); }, "optim.laid_out", "other mesh axes",
-               Code::internal);
+  expect_error([&] { plan.with_layout(slots, plan.accumulator()); }, "optim.laid_out",
+               "other mesh axes", Code::internal);
   slots.pop_back();
-  expect_error([&] { plan.with_slots(slots); }, "optim.laid_out", "own slots", Code::internal);
+  expect_error([&] { plan.with_layout(slots, plan.accumulator()); }, "optim.laid_out", "own slots",
+               Code::internal);
+  expect_error([&] { plan.with_layout(plan.slots(), {}); }, "optim.laid_out", "own slots",
+               Code::internal);
 }
 
 TEST(ZeroErrors, AxesAreThoseOfTheMesh) {

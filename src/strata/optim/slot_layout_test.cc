@@ -147,17 +147,14 @@ TEST(Zero, GradientsAndMomentsMatchAndParametersStay) {
   UpdatePlan plan = simple_plan(manifest, make_adamw(), 1);
   Mesh mesh = Mesh::parse("data=2,tensor=2");
   EXPECT_EQ(zero_axes(mesh), (std::vector<std::string>{"data"}));
-  SplitSlots slots = split_slots(plan.slots(), zero_axes(mesh), mesh);
-  SplitSlots sums = split_slots(accumulator_slots(plan.parameters()), zero_axes(mesh), mesh);
-  UpdatePlan split = plan.with_slots(slots.slots);
+  ZeroPlan zero = zero1(plan, zero_axes(mesh), mesh);
+  const UpdatePlan& split = zero.plan;
   EXPECT_EQ(sharding::text_of(split.slots()[0].type), "f32[(layer):3, 6@data, 8@tensor]");
   EXPECT_EQ(split.slots()[0].type, split.slots()[1].type);
-  EXPECT_EQ(split.slots()[0].type, sums.slots[0].type);
+  EXPECT_EQ(split.slots()[0].type, split.accumulator()[0].type);
   EXPECT_EQ(split.parameters()[0].type, type);
   EXPECT_EQ(plan.slots()[0].type, type);
-  // The bias's two moments and its gradient; the scalars of the accumulator need no reason.
-  EXPECT_EQ(slots.reasons.size(), 2u);
-  EXPECT_EQ(sums.reasons.size(), 1u);
+  EXPECT_EQ(zero.reasons.size(), 2u);  // the bias's two moments
   EXPECT_EQ(ir::print_module(*step_function(split)), ir::print_module(*step_function(plan)));
 }
 

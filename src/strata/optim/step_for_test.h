@@ -58,11 +58,10 @@ inline UpdatePlan simple_plan(const sharding::Manifest& manifest,
 }
 
 // The entry function of one step: parameters, slots, gradients, loss, weight, scalars in;
-// parameters, slots, loss, weight, applied, norms out. Over a mesh, parameters, slots and gradients
-// lie as `plan` and `gradients` (one type each; empty = like the parameters) say.
-inline std::unique_ptr<ir::Function> step_function(
-    const UpdatePlan& plan, DType gradient = DType::f32, const sharding::Mesh& mesh = {},
-    const std::vector<sharding::ParamType>& gradient_types = {}) {
+// parameters, slots, loss, weight, applied, norms out. Over a mesh they lie as the plan says.
+inline std::unique_ptr<ir::Function> step_function(const UpdatePlan& plan,
+                                                   DType gradient = DType::f32,
+                                                   const sharding::Mesh& mesh = {}) {
   auto f = std::make_unique<ir::Function>("step");
   f->set_mesh(mesh);
   ir::Values parameters, slots, scalars;
@@ -70,10 +69,9 @@ inline std::unique_ptr<ir::Function> step_function(
   for (const Parameter& p : plan.parameters()) parameters.push_back(f->declare(p.type, p.name));
   for (const SlotSpec& s : plan.slots()) slots.push_back(f->declare(s.type, s.name));
   for (size_t i = 0; i < plan.parameters().size(); ++i) {
-    const Parameter& p = plan.parameters()[i];
-    sharding::ParamType type = gradient_types.empty() ? p.type : gradient_types[i];
+    sharding::ParamType type = plan.accumulator()[i].type;
     type.dtype = gradient;
-    sums.gradients.push_back(f->declare(type, "gradient of " + p.name));
+    sums.gradients.push_back(f->declare(type, "gradient of " + plan.parameters()[i].name));
   }
   sums.loss = f->parameter(ir::Type{}, "loss");
   sums.weight = f->parameter(ir::Type{}, "weight");

@@ -61,6 +61,14 @@ Values advance(const Optimizer& optimizer, const Parameter& parameter, const Opt
   return in_float32(slots);
 }
 
+bool same_but_for_axes(const std::vector<SlotSpec>& a, const std::vector<SlotSpec>& b) {
+  auto same = [](const SlotSpec& x, const SlotSpec& y) {
+    return x.name == y.name && x.parameter == y.parameter &&
+           traced_type(x.type) == traced_type(y.type);
+  };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
+}
+
 }  // namespace
 
 ir::Type traced_type(const sharding::ParamType& type) { return {type.dtype, type.sizes()}; }
@@ -71,6 +79,7 @@ UpdatePlan::UpdatePlan(std::shared_ptr<const Optimizer> optimizer, Groups groups
       groups_(std::move(groups)),
       schedule_(std::move(schedule)),
       slots_(slots_of(*optimizer_, groups_.parameters())),
+      accumulator_(accumulator_slots(groups_.parameters())),
       place_of_group_(groups_.groups().size(), kNone),
       clip_of_group_(groups_.groups().size(), kNone) {
   require(!parameters().empty(), {.id = "optim.nothing_to_train",
@@ -89,15 +98,13 @@ UpdatePlan::UpdatePlan(std::shared_ptr<const Optimizer> optimizer, Groups groups
   }
 }
 
-UpdatePlan UpdatePlan::with_slots(std::vector<SlotSpec> slots) const {
-  bool same = slots.size() == slots_.size();
-  for (size_t i = 0; same && i < slots.size(); ++i) {
-    same = slots[i].name == slots_[i].name && slots[i].parameter == slots_[i].parameter &&
-           traced_type(slots[i].type) == traced_type(slots_[i].type);
-  }
-  invariant(same, "optim.laid_out", "the plan's own slots, on other mesh axes");
+UpdatePlan UpdatePlan::with_layout(std::vector<SlotSpec> slots,
+                                   std::vector<SlotSpec> accumulator) const {
+  invariant(same_but_for_axes(slots, slots_) && same_but_for_axes(accumulator, accumulator_),
+            "optim.laid_out", "the plan's own slots, on other mesh axes");
   UpdatePlan plan = *this;
   plan.slots_ = std::move(slots);
+  plan.accumulator_ = std::move(accumulator);
   return plan;
 }
 

@@ -48,9 +48,11 @@ class UpdatePlan {
   // The optimiser's state, parameter by parameter, all zeros at the start.
   const std::vector<SlotSpec>& slots() const { return slots_; }
   const Optimizer& optimizer() const { return *optimizer_; }
-  // The same plan with slots laid out otherwise (zero.h). Throws internal (optim.laid_out) when
-  // anything but mesh axes differs.
-  UpdatePlan with_slots(std::vector<SlotSpec> slots) const;
+  // The summed gradients and what else is kept between micro-steps: accumulator_slots().
+  const std::vector<SlotSpec>& accumulator() const { return accumulator_; }
+  // The same plan with slots and accumulator on other mesh axes (zero.h). Throws internal
+  // (optim.laid_out) when anything else differs.
+  UpdatePlan with_layout(std::vector<SlotSpec> slots, std::vector<SlotSpec> accumulator) const;
 
   // The scalar inputs of the step that follows `count` finished ones: the optimiser's own, then
   // "lr/<group>" and "weight_decay/<group>" for each group that is trained, then the clip norms:
@@ -88,7 +90,7 @@ class UpdatePlan {
   std::shared_ptr<const Optimizer> optimizer_;
   Groups groups_;
   Schedule schedule_;
-  std::vector<SlotSpec> slots_;
+  std::vector<SlotSpec> slots_, accumulator_;
   std::vector<size_t> first_slot_;      // of each parameter; one more at the end
   std::vector<size_t> active_;          // groups with trained parameters
   std::vector<size_t> place_of_group_;  // of each group in active_

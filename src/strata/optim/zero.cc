@@ -88,4 +88,12 @@ SplitSlots split_slots(std::vector<SlotSpec> slots, const std::vector<std::strin
   return out;
 }
 
+ZeroPlan zero1(const UpdatePlan& plan, const std::vector<std::string>& axes, const Mesh& mesh) {
+  SplitFirst first = plan.optimizer().couples_elements() ? SplitFirst::layers : SplitFirst::array;
+  SplitSlots slots = split_slots(plan.slots(), axes, mesh, first);
+  SplitSlots sums = split_slots(plan.accumulator(), axes, mesh, first);
+  return {plan.with_layout(std::move(slots.slots), std::move(sums.slots)),
+          std::move(slots.reasons)};
+}
+
 }  // namespace strata::optim

@@ -34,4 +34,13 @@ std::vector<std::string> zero_axes(const sharding::Mesh& mesh);
 SplitSlots split_slots(std::vector<SlotSpec> slots, const std::vector<std::string>& axes,
                        const sharding::Mesh& mesh, SplitFirst first = SplitFirst::array);
 
+// A plan whose slots and summed gradients are split over `axes`, layers first where the optimiser
+// couples the elements of an array, and why slots are not. Throws as split_slots.
+struct ZeroPlan {
+  UpdatePlan plan;
+  std::vector<std::string> reasons;
+};
+ZeroPlan zero1(const UpdatePlan& plan, const std::vector<std::string>& axes,
+               const sharding::Mesh& mesh);
+
 }  // namespace strata::optim

@@ -7,12 +7,14 @@
 #include <map>
 
 #include "strata/base/error.h"
+#include "strata/base/log.h"
 #include "strata/base/strings.h"
 #include "strata/optim/adafactor.h"
 #include "strata/optim/adamw.h"
 #include "strata/optim/lion.h"
 #include "strata/optim/muon.h"
 #include "strata/optim/sgd.h"
+#include "strata/optim/zero.h"
 
 namespace strata::rl {
 namespace {
@@ -161,6 +163,14 @@ optim::ScheduleConfig read_schedule(Config& c) {
   return s;
 }
 
+void log_whole_slots(const std::vector<std::string>& reasons) {
+  constexpr size_t kShown = 20;
+  for (size_t i = 0; i < std::min(kShown, reasons.size()); ++i) log_line("ZeRO: " + reasons[i]);
+  if (reasons.size() > kShown) {
+    log_line(fmt::format("ZeRO: and {} more of these", reasons.size() - kShown));
+  }
+}
+
 }  // namespace
 
 OptimizerConfig read_optimizer(Config& c) {
@@ -178,10 +188,18 @@ OptimizerConfig read_optimizer(Config& c) {
   return out;
 }
 
-optim::UpdatePlan make_plan(const OptimizerConfig& o, const sharding::Manifest& manifest) {
+optim::UpdatePlan make_plan(const OptimizerConfig& o, const sharding::Manifest& manifest,
+                            const sharding::Mesh& mesh) {
   double clip = o.clip_norm > 0 ? o.clip_norm : std::numeric_limits<double>::infinity();
-  return optim::UpdatePlan(o.optimizer, optim::Groups(manifest, o.groups),
-                           optim::Schedule(o.schedule), clip);
+  optim::UpdatePlan plan(o.optimizer, optim::Groups(manifest, o.groups),
+                         optim::Schedule(o.schedule), clip);
+  for (const std::string& line : split(plan.groups().text(), '\n')) {
+    if (!line.empty()) log_line("group " + line);
+  }
+  if (!o.zero_slots) return plan;
+  optim::ZeroPlan zero = optim::zero1(plan, optim::zero_axes(mesh), mesh);
+  log_whole_slots(zero.reasons);
+  return zero.plan;
 }
 
 }  // namespace strata::rl

@@ -5,6 +5,7 @@
 
 #include "strata/base/config.h"
 #include "strata/optim/update.h"
+#include "strata/sharding/mesh.h"
 
 namespace strata::rl {
 
@@ -33,7 +34,10 @@ struct OptimizerConfig {
 // throws.
 OptimizerConfig read_optimizer(Config& config);
 
-// The plan for a model's parameters. Throws as optim::Groups, Schedule and UpdatePlan do.
-optim::UpdatePlan make_plan(const OptimizerConfig& config, const sharding::Manifest& manifest);
+// The plan for a model's parameters; logs its groups and, with zero_slots and a mesh that the
+// manifest is laid over, what of the optimiser's state stays whole and why. Throws as
+// optim::Groups, Schedule and UpdatePlan do.
+optim::UpdatePlan make_plan(const OptimizerConfig& config, const sharding::Manifest& manifest,
+                            const sharding::Mesh& mesh = {});
 
 }  // namespace strata::rl

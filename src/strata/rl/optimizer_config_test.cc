@@ -104,6 +104,23 @@ TEST(OptimizerConfig, OptionsReachTheOptimiser) {
   EXPECT_NO_THROW(scalar(w, "c1_next"));
 }
 
+TEST(OptimizerConfig, ZeroSplitsSlotsAndSaysWhatStaysWhole) {
+  const sharding::Mesh mesh = sharding::Mesh::parse("data=3");
+  OptimizerConfig config = read("lr = 1\nzero = \"slots\"");
+  ::testing::internal::CaptureStderr();
+  optim::UpdatePlan plan = make_plan(config, model(), mesh);
+  std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(sharding::text_of(plan.slots()[0].type), "f32[vocab:9@data, 4]");
+  EXPECT_EQ(sharding::text_of(plan.accumulator()[0].type), "f32[vocab:9@data, 4]");
+  EXPECT_NE(log.find("group decay: 2 parameters, 52 elements"), std::string::npos) << log;
+  EXPECT_NE(log.find("ZeRO: adam.m/up, f32[4, 4]: no dim is divisible by data (3)"),
+            std::string::npos)
+      << log;
+  config.zero_slots = false;
+  plan = make_plan(config, model(), mesh);
+  EXPECT_EQ(sharding::text_of(plan.slots()[0].type), "f32[vocab:9, 4]");
+}
+
 TEST(OptimizerConfig, ClippingMayBeOff) {
   EXPECT_TRUE(std::isinf(scalar(read("lr = 1\nclip_norm = 0"), "clip_norm")));
 }

@@ -110,7 +110,7 @@ std::unique_ptr<Function> gradients_function(const ModelView& view, const optim:
   Bound bound = bind(f, *view.structure, o.compute);
   Values before;
   if (accumulate) {
-    for (const optim::SlotSpec& s : optim::accumulator_slots(plan.parameters())) {
+    for (const optim::SlotSpec& s : plan.accumulator()) {
       before.push_back(f.parameter(optim::traced_type(s.type), s.name));
       f.argument_ports().back().attributes = alias(before.size() - 1);
     }
@@ -142,7 +142,7 @@ std::unique_ptr<Function> update_function(const optim::UpdatePlan& plan) {
     parameters.push_back(donated(p.type, p.name));
   }
   for (const optim::SlotSpec& s : plan.slots()) slots.push_back(donated(s.type, s.name));
-  for (const optim::SlotSpec& s : optim::accumulator_slots(plan.parameters())) {
+  for (const optim::SlotSpec& s : plan.accumulator()) {
     sums.push_back(f.parameter(optim::traced_type(s.type), s.name));
   }
   auto count = static_cast<int64_t>(plan.scalars(0).size());
