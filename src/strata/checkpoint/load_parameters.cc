@@ -42,14 +42,16 @@ HostTensor storage_for(std::span<const Wanted> wanted, const TensorSource& sourc
   return HostTensor(DType::f32, {largest});
 }
 
-// The tensor's elements as float32: the mapped bytes themselves, or the beginning of `storage`.
-std::span<const std::byte> as_float(const TensorView& tensor, HostTensor& storage) {
-  if (tensor.dtype == DType::f32) return tensor.bytes;
+// The tensor's elements as float32: the mapped bytes themselves, or in one of the buffers.
+std::span<const std::byte> as_float(const TensorView& tensor, HostTensor& storage,
+                                    std::vector<std::byte>& gathered) {
+  std::span<const std::byte> bytes = weights::contiguous(tensor, gathered);
+  if (tensor.dtype == DType::f32) return bytes;
   auto out = storage.data<float>().subspan(0, static_cast<size_t>(element_count(tensor.dims)));
   if (tensor.dtype == DType::bf16 || tensor.dtype == DType::f16) {
     for (size_t i = 0; i < out.size(); ++i) {
       uint16_t bits;
-      std::memcpy(&bits, tensor.bytes.data() + 2 * i, 2);
+      std::memcpy(&bits, bytes.data() + 2 * i, 2);
       out[i] = tensor.dtype == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
     }
   } else {
@@ -62,23 +64,26 @@ std::span<const std::byte> as_float(const TensorView& tensor, HostTensor& storag
 }  // namespace
 
 std::vector<runtime::Array> load_parameters(const sharding::Manifest& manifest,
-                                            const TensorSource& source,
+                                            const TensorSource& tree,
                                             const runtime::ClientPtr& client,
                                             const LoadOptions& options) {
   std::vector<Wanted> wanted;
   for (const sharding::Slot& slot : manifest.slots()) {
     for (Wanted& w : members_of(slot)) wanted.push_back(std::move(w));
   }
+  auto unstacked = weights::unstack(tree, wanted, options.form);
+  const TensorSource& source = unstacked ? *unstacked : tree;
   weights::check_total(source, wanted, options.ignorable);
   std::vector<runtime::SpecPtr> specs = specs_of(manifest.slots(), options.mesh, DType::f32);
   std::vector<runtime::Array> out;
   HostTensor storage = storage_for(wanted, source);
+  std::vector<std::byte> gathered;
   for (const sharding::Slot& slot : manifest.slots()) {
     runtime::ArrayBuilder builder(client, specs[out.size()]);
     int64_t k = 0;
     for (const Wanted& w : members_of(slot)) {
       const TensorView& tensor = source.get(w.name);
-      std::span<const std::byte> floats = as_float(tensor, storage);
+      std::span<const std::byte> floats = as_float(tensor, storage, gathered);
       if (options.check_finite) check_finite(tensor, floats, source);
       builder.write(layer_box(slot, k++), floats);
       source.release(tensor);

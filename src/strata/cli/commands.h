@@ -5,6 +5,7 @@
 
 namespace strata::cli {
 
+Command convert_command();      // convert.cc
 Command generate_command();     // generate.cc
 Command import_gguf_command();  // import_gguf.cc
 Command inspect_command();      // inspect.cc

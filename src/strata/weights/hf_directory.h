@@ -32,9 +32,8 @@ class HfDirectory final : public TensorSource {
   std::vector<std::filesystem::path> files() const override;
   std::span<const TensorView> tensors() const override { return tensors_; }
   const TensorView* find(std::string_view name) const override;
+  const Metadata& metadata() const override { return shards_.front()->metadata(); }
   void release(const TensorView& tensor) const override;
-  // `__metadata__` of the first file.
-  const Metadata& metadata() const { return shards_.front()->metadata(); }
 
  private:
   std::filesystem::path path_;

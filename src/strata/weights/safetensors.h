@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,8 +16,6 @@
 #include "strata/weights/tensor_source.h"
 
 namespace strata::weights {
-
-using Metadata = std::map<std::string, std::string>;
 
 struct SafetensorsIndex {
   Metadata metadata;
@@ -41,12 +38,11 @@ class SafetensorsFile final : public TensorSource {
   // Throws as MappedFile and parse_safetensors.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  const Metadata& metadata() const { return index_.metadata; }
-
   const std::filesystem::path& path() const override { return map_.path(); }
   std::vector<std::filesystem::path> files() const override { return {map_.path()}; }
   std::span<const TensorView> tensors() const override { return index_.tensors; }
   const TensorView* find(std::string_view name) const override;
+  const Metadata& metadata() const override { return index_.metadata; }
   void release(const TensorView& tensor) const override;
 
  private:

@@ -62,8 +62,13 @@ const TensorView& TensorSource::get(std::string_view name) const {
 
 uint64_t TensorSource::total_bytes() const {
   uint64_t total = 0;
-  for (const TensorView& t : tensors()) total += t.bytes.size();
+  for (const TensorView& t : tensors()) total += t.byte_size();
   return total;
+}
+
+const Metadata& TensorSource::metadata() const {
+  static const Metadata none;
+  return none;
 }
 
 std::unique_ptr<TensorSource> open_source(const std::filesystem::path& path) {
@@ -72,9 +77,33 @@ std::unique_ptr<TensorSource> open_source(const std::filesystem::path& path) {
   return std::make_unique<SafetensorsFile>(path);
 }
 
+namespace {
+
+void gather(const TensorView& tensor, std::byte* out) {
+  const size_t size = tensor.byte_size();
+  if (size == 0) return;
+  if (tensor.run == 0) {
+    std::memcpy(out, tensor.bytes.data(), size);
+    return;
+  }
+  const std::byte* from = tensor.bytes.data();
+  for (size_t at = 0; at < size; at += tensor.run, from += tensor.stride) {
+    std::memcpy(out + at, from, tensor.run);
+  }
+}
+
+}  // namespace
+
+std::span<const std::byte> contiguous(const TensorView& tensor, std::vector<std::byte>& storage) {
+  if (tensor.run == 0) return tensor.bytes;
+  storage.resize(std::max<size_t>(storage.size(), tensor.byte_size()));
+  gather(tensor, storage.data());
+  return std::span(storage).first(tensor.byte_size());
+}
+
 HostTensor to_host(const TensorView& tensor) {
   HostTensor copy(tensor.dtype, tensor.dims);
-  if (!tensor.bytes.empty()) std::memcpy(copy.bytes(), tensor.bytes.data(), tensor.bytes.size());
+  gather(tensor, copy.bytes());
   return copy;
 }
 

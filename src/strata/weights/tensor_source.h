@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,8 +18,11 @@
 
 namespace strata::weights {
 
+// `__metadata__` of a file.
+using Metadata = std::map<std::string, std::string>;
+
 // One tensor in a mapped file. `bytes` is row-major, little-endian and may lie at any address: the
-// format aligns nothing, so read elements through `to_host` or memcpy.
+// format aligns nothing, so read elements through `to_host`, `contiguous` or memcpy.
 struct TensorView {
   std::string name;
   DType dtype = DType::f32;
@@ -26,6 +30,11 @@ struct TensorView {
   std::span<const std::byte> bytes;
   uint64_t offset = 0;  // of the first byte within its file
   size_t file = 0;      // index into TensorSource::files()
+  // One layer of a stacked tensor need not be one piece: it is runs of `run` bytes whose beginnings
+  // are `stride` bytes apart, from the beginning of `bytes` to its end. 0 = one piece.
+  size_t run = 0, stride = 0;
+
+  uint64_t byte_size() const { return static_cast<uint64_t>(element_count(dims)) * size_of(dtype); }
 };
 
 // A read-only set of tensors with unique names. Views stay valid while the source lives. Opening is
@@ -45,6 +54,8 @@ class TensorSource {
   virtual std::span<const TensorView> tensors() const = 0;
   // Null when there is no such tensor.
   virtual const TensorView* find(std::string_view name) const = 0;
+  // Of the first file; what it says of the tensors is advice.
+  virtual const Metadata& metadata() const;
   // Drops the resident pages of a tensor that has been consumed; reading it again still works.
   virtual void release(const TensorView& tensor) const = 0;
 
@@ -55,6 +66,10 @@ class TensorSource {
 
 // Opens a safetensors file, or a directory by the rules of hf_directory.h.
 std::unique_ptr<TensorSource> open_source(const std::filesystem::path& path);
+
+// The tensor's bytes in one piece: those of the map, or gathered in `storage`, which grows as
+// needed and is valid until its next use.
+std::span<const std::byte> contiguous(const TensorView& tensor, std::vector<std::byte>& storage);
 
 // An aligned copy of the tensor. Throws resource_exhausted when the memory cannot be had.
 HostTensor to_host(const TensorView& tensor);
