@@ -249,6 +249,19 @@ void UpdatePlan::update_parameter(size_t index, Value gradient, const Shared& sh
   advance(*optimizer_, parameter, leaf, shared.applied, slots);
 }
 
+// `gradient`, which is there only once the update of parameter `index` is done. Updates that need
+// temporaries so run one after the other; otherwise all of these would live at once.
+Value UpdatePlan::after_update(size_t index, Value gradient, UpdateResult& state) const {
+  const size_t first = first_slot_[index], count = first_slot_[index + 1] - first;
+  Values done(state.slots.begin() + static_cast<std::ptrdiff_t>(first),
+              state.slots.begin() + static_cast<std::ptrdiff_t>(first + count));
+  done.insert(done.end(), {state.parameters[index], gradient});
+  done = ops::optimization_barrier(done);
+  std::copy_n(done.begin(), count, state.slots.begin() + static_cast<std::ptrdiff_t>(first));
+  state.parameters[index] = done[count];
+  return done.back();
+}
+
 UpdateResult UpdatePlan::trace(ir::Function& function, const Values& parameters_in,
                                const Values& slots_in, const Sums& sums,
                                const Values& scalars_in) const {
@@ -263,7 +276,9 @@ UpdateResult UpdatePlan::trace(ir::Function& function, const Values& parameters_
                         .norms = shared.norms};
   for (size_t i = 0; i < parameters().size(); ++i) {
     ir::NameScope scope(function, parameters()[i].name);
-    update_parameter(i, sums.gradients[i], shared, state);
+    Value gradient = sums.gradients[i];
+    if (i > 0 && optimizer_->couples_elements()) gradient = after_update(i - 1, gradient, state);
+    update_parameter(i, gradient, shared, state);
   }
   return state;
 }

@@ -4,7 +4,8 @@
 //
 // Per parameter this is one elementwise chain that reads parameter, gradient and slots once; there
 // are no temporaries of a parameter's size when old and new state share memory (donation; measured
-// with the newer CPU plug-in).
+// with the newer CPU plug-in). Updates that couple the elements of an array need some, of one
+// parameter at a time.
 #pragma once
 
 #include <limits>
@@ -86,6 +87,7 @@ class UpdatePlan {
   Shared share(ir::Function& function, const Sums& sums, const ir::Values& scalars) const;
   void update_parameter(size_t index, ir::Value gradient, const Shared& shared,
                         UpdateResult& state) const;
+  ir::Value after_update(size_t index, ir::Value gradient, UpdateResult& state) const;
 
   std::shared_ptr<const Optimizer> optimizer_;
   Groups groups_;
