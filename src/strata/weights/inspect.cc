@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kWholeArray = 16;  // longer arrays are only counted
 constexpr size_t kWholeText = 100;    // longer texts are cut in the table
+constexpr size_t kShownHash = 12;     // characters of a hash in the table
 
 // Replaces what is not UTF-8, so that any text can be printed as JSON.
 std::string printable(std::string_view text) {
@@ -156,22 +157,26 @@ Inspection inspect_path(const fs::path& path) {
 std::string to_text(const Inspection& in) {
   std::string out = fmt::format("{}: {}\n", in.path.string(), in.kind);
   print_metadata(in.metadata, "", out);
-  size_t name_width = 4, dtype_width = 5, shape_width = 5;
+  size_t name_width = 4, dtype_width = 5, shape_width = 5, hash_width = 0;
   for (const InspectionRow& r : in.rows) {
     name_width = std::max(name_width, r.name.size());
     dtype_width = std::max(dtype_width, r.dtype.size());
     shape_width = std::max(shape_width, dims_text(r.dims).size());
+    if (!r.sha256.empty()) hash_width = kShownHash;
   }
   auto line = [&](std::string_view name, std::string_view dtype, std::string_view shape,
-                  std::string_view size, std::string_view file) {
-    std::string text = fmt::format("{:{}}  {:{}}  {:{}}  {:>10}  {}", name, name_width, dtype,
-                                   dtype_width, shape, shape_width, size, file);
+                  std::string_view size, std::string_view hash, std::string_view file) {
+    std::string text = fmt::format("{:{}}  {:{}}  {:{}}  {:>10}  ", name, name_width, dtype,
+                                   dtype_width, shape, shape_width, size);
+    if (hash_width > 0) text += fmt::format("{:{}}  ", hash, hash_width);
+    text += file;
     text.erase(text.find_last_not_of(' ') + 1);
     out += text + "\n";
   };
-  line("name", "dtype", "shape", "size", "");
+  line("name", "dtype", "shape", "size", hash_width > 0 ? "sha256" : "", "");
   for (const InspectionRow& r : in.rows) {
-    line(r.name, r.dtype, dims_text(r.dims), bytes_text(r.bytes), r.file);
+    line(r.name, r.dtype, dims_text(r.dims), bytes_text(r.bytes),
+         std::string_view(r.sha256).substr(0, hash_width), r.file);
   }
   out += fmt::format("{} tensors, {} parameters, {}\n", in.rows.size(), in.parameters(),
                      bytes_text(in.bytes()));
@@ -182,6 +187,7 @@ Json to_json(const Inspection& in) {
   Json tensors = Json::array();
   for (const InspectionRow& r : in.rows) {
     Json row = {{"name", r.name}, {"dtype", r.dtype}, {"shape", r.dims}, {"bytes", r.bytes}};
+    if (!r.sha256.empty()) row["sha256"] = r.sha256;
     if (!r.file.empty()) row["file"] = r.file;
     tensors.push_back(std::move(row));
   }

@@ -17,7 +17,8 @@ struct InspectionRow {
   std::string dtype;  // Strata's spelling ("bf16"), or GGML's for GGUF ("Q4_K")
   Dims dims;
   uint64_t bytes = 0;
-  std::string file;  // of the shards of a directory; else empty
+  std::string file;         // of the shards of a directory; else empty
+  std::string sha256 = {};  // of the bytes, where the files tell it
 };
 
 struct Inspection {
@@ -38,7 +39,8 @@ Inspection inspect_path(const std::filesystem::path& path);
 // A table for a terminal: a heading, the metadata, one line a tensor, totals.
 std::string to_text(const Inspection& inspection);
 
-// {"kind", "path", "metadata", "tensors": [{"name", "dtype", "shape", "bytes", "file"?}],
+// {"kind", "path", "metadata", "tensors": [{"name", "dtype", "shape", "bytes", "sha256"?,
+//  "file"?}],
 //  "parameters", "bytes"}
 Json to_json(const Inspection& inspection);
 
