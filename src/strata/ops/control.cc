@@ -209,6 +209,13 @@ Remat parse_remat(const std::string& text) {
   if (text.starts_with("names:") && text.size() > 6) {
     return {Remat::Policy::names, split(text.substr(6), ',')};
   }
+  if (text.starts_with("offload")) {
+    unimplemented({.id = "ops.remat_offload",
+                   .where = "remat",
+                   .expected = "none, dots, full or names:TAG,TAG",
+                   .got = "'" + text + "': saved values in host memory",
+                   .cure = "Use full, which saves least on the device"});
+  }
   fail({.id = "ops.remat_policy",
         .where = "remat",
         .expected = "none, dots, full or names:TAG,TAG",

@@ -24,7 +24,8 @@ struct Remat {
   std::vector<std::string> names = {};
 };
 
-// "none", "dots", "full" or "names:a,b". Throws invalid_argument listing the valid forms.
+// "none", "dots", "full" or "names:a,b". Throws invalid_argument listing the valid forms, and
+// unimplemented for "offload", which no plug-in at hand could be tested with.
 Remat parse_remat(const std::string& text);
 std::string text_of(const Remat& remat);
 

@@ -260,6 +260,11 @@ TEST(OpErrors, Control) {
   check(table);
 }
 
+TEST(OpErrors, OffloadingIsDeclined) {
+  testing::expect_error(Code::unimplemented, "ops.remat_offload", "host memory",
+                        [] { parse_remat("offload:act"); });
+}
+
 TEST(OpErrors, NameTheModulePath) {
   Function f;
   ir::NameScope layer(f, "model");
