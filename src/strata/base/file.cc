@@ -68,7 +68,19 @@ size_t open_for_reading(const fs::path& path, Fd& out) {
   return static_cast<size_t>(info.st_size);
 }
 
+// Read by every step; set by tests before there are any.
+std::function<void(const FileStep&)>& watcher() {
+  static std::function<void(const FileStep&)> watch;
+  return watch;
+}
+
+void announce(FileStep::Kind kind, const fs::path& path, const fs::path& to = {}) {
+  if (watcher()) watcher()({kind, path, to});
+}
+
 }  // namespace
+
+void watch_file_steps(std::function<void(const FileStep&)> watch) { watcher() = std::move(watch); }
 
 std::string read_file(const fs::path& path) {
   Fd file;
@@ -126,6 +138,7 @@ void MappedFile::release(size_t offset, size_t length) const {
 }
 
 FileWriter::FileWriter(const fs::path& path) : path_(path) {
+  announce(FileStep::Kind::create, path);
   fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd_ < 0) fail_errno("file.create", path.string(), "a writable place");
 }
@@ -138,6 +151,7 @@ FileWriter::~FileWriter() {
 void FileWriter::write(std::span<const std::byte> bytes) {
   size_t done = 0;
   while (done < bytes.size()) {
+    announce(FileStep::Kind::write, path_);
     ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
@@ -154,11 +168,13 @@ void FileWriter::write(std::string_view text) {
 }
 
 void FileWriter::commit() {
+  announce(FileStep::Kind::sync_file, path_);
   if (::fsync(fd_) != 0) fail_errno("file.io", path_.string(), "bytes that reach the disk");
   committed_ = true;
 }
 
 void sync_directory(const fs::path& path) {
+  announce(FileStep::Kind::sync_directory, path);
   Fd dir{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (dir.fd < 0) fail_errno("file.open_dir", path.string(), "a directory");
   if (::fsync(dir.fd) != 0) fail_errno("file.io", path.string(), "a directory that syncs");
@@ -176,6 +192,7 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
 }
 
 void replace_file(const fs::path& temporary, const fs::path& path) {
+  announce(FileStep::Kind::rename, temporary, path);
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
     int error = errno;
     ::unlink(temporary.c_str());
@@ -202,12 +219,14 @@ void write_directory_atomically(const fs::path& path,
   fs::path temporary = target;
   temporary += ".tmp-" + std::to_string(::getpid());
   fs::remove_all(temporary, ec);
+  announce(FileStep::Kind::make_directory, temporary);
   if (::mkdir(temporary.c_str(), 0755) != 0) {
     fail_errno("file.mkdir", temporary.string(), "a writable directory");
   }
   try {
     fill(temporary);
     sync_directory(temporary);
+    announce(FileStep::Kind::rename, temporary, target);
     if (::rename(temporary.c_str(), target.c_str()) != 0) {
       fail_errno("file.rename", target.string(), "a place that can be replaced");
     }

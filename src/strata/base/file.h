@@ -11,6 +11,18 @@
 
 namespace strata {
 
+// A change of the file system that the functions here are about to make: bytes written, a file or
+// directory synced, a name made, replaced or removed. Reading changes nothing.
+struct FileStep {
+  enum class Kind : uint8_t { create, write, sync_file, sync_directory, make_directory, rename };
+  Kind kind;
+  std::filesystem::path path;
+  std::filesystem::path to = {};  // of a rename
+};
+// For tests of crashes: calls `watch` before each step from now on, from whichever thread makes it;
+// what it throws stops the step. An empty function ends that.
+void watch_file_steps(std::function<void(const FileStep&)> watch);
+
 // The whole file. Throws not_found, permission_denied, invalid_argument (a directory) or data_loss.
 std::string read_file(const std::filesystem::path& path);
 

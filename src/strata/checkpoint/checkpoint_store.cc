@@ -46,6 +46,7 @@ void remove_checkpoint(const fs::path& path) {
 
 fs::path created(const fs::path& directory) {
   make_directories(directory);
+  sync_directory(directory.parent_path());  // so that a crash does not take the whole folder
   return directory;
 }
 
