@@ -1,6 +1,7 @@
 #include "strata/rl/session.h"
 
 #include "strata/base/error.h"
+#include "strata/base/log.h"
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/data/chat_encode.h"
 #include "strata/models/registry.h"
@@ -40,6 +41,7 @@ Session open_session(const SessionOptions& options, std::shared_ptr<runtime::Com
   s.options = options;
   s.model = models::build_model(options.model);
   s.structure = std::make_unique<nn::Structure>(*s.model, options.scan, s.model->ties());
+  for (const std::string& reason : s.structure->reasons()) log_line("not scanned: " + reason);
   s.tokenizer.emplace(data::Tokenizer::load(options.model));
   check_fit(*s.tokenizer, *s.model, options.model);
   try {
