@@ -8,6 +8,7 @@
 #include "strata/nn/context.h"
 #include "strata/nn/module.h"
 #include "strata/nn/token_context.h"
+#include "strata/sharding/placement.h"
 
 namespace strata::models {
 
@@ -46,8 +47,8 @@ struct LmOutput {
   std::vector<ir::Values> state = {};
 };
 
-// Types of one layer's state.
-using StateTypes = std::vector<ir::Type>;
+// Types of one layer's state. Dims that a mesh may share out have their logical names.
+using StateTypes = std::vector<sharding::ParamType>;
 
 class CausalLm : public nn::Module {
  public:
@@ -63,6 +64,8 @@ class CausalLm : public nn::Module {
   // The output head, (vocabulary, hidden).
   virtual ir::Value head(const nn::Context& context) const = 0;
   virtual std::vector<sharding::Tie> ties() const = 0;
+  // How the family's logical dims fall on the mesh axes that exist: see sharding::place.
+  virtual std::vector<sharding::Rule> sharding_rules() const { return sharding::decoder_rules(); }
   // Tensors of a checkpoint that are none of the model's and are skipped on loading.
   virtual std::vector<std::string> ignorable() const = 0;
 

@@ -68,7 +68,9 @@ LmOutput DenseDecoder::forward(const nn::Context& context, const LmInput& in) co
 
 std::vector<StateTypes> DenseDecoder::state_types(int64_t rows, int64_t length,
                                                   DType compute) const {
-  ir::Type entries{compute, {rows, config().kv_heads, length, config().head_dim}};
+  sharding::ParamType entries =
+      sharding::plain_type(compute, {rows, config().kv_heads, length, config().head_dim});
+  entries.dims[1].name = "kv_heads";
   return std::vector<StateTypes>(body_.layers.size(), {entries, entries});
 }
 

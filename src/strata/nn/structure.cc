@@ -73,6 +73,12 @@ std::vector<const Param*> Structure::own_params(const Module& layer) const {
   return own;
 }
 
+void Structure::place(const sharding::PlacementOptions& options,
+                      const std::vector<sharding::Rule>& family) {
+  placement_ = sharding::place(manifest_, options, family);
+  manifest_ = placement_.manifest;
+}
+
 const sharding::LayerPlan& Structure::plan(const LayerStack& stack) const {
   auto it = plan_of_.find(&stack);
   invariant(it != plan_of_.end(), "nn.foreign_stack", "a stack of the frozen model");

@@ -11,13 +11,14 @@
 #include "strata/nn/module.h"
 #include "strata/nn/scan_planner.h"
 #include "strata/sharding/manifest.h"
+#include "strata/sharding/placement.h"
 
 namespace strata::nn {
 
 class LayerStack;
 
-// Immutable once made. Refers to the model's parameters, so the model must outlive it. The first
-// structure of a model freezes it: nothing can be declared any more.
+// Immutable once placed (or made, on one device). Refers to the model's parameters, so the model
+// must outlive it. The first structure of a model freezes it: nothing can be declared any more.
 class Structure {
  public:
   // Plans every stack below `root` that lies in no other stack; stacks inside of layers run as they
@@ -26,6 +27,14 @@ class Structure {
   // when a parameter that a plan stacks has another name outside of its layer (naming both);
   // not_found when remat names a tap that no layer has. What throws leaves the model as it was.
   Structure(const Module& root, const ScanOptions& options, std::vector<sharding::Tie> ties = {});
+
+  // Lays the model over a mesh: from here on the manifest's dims carry their mesh axes, and
+  // programs traced from this structure run on all its devices. `family` is the model's own rules.
+  // Throws as sharding::place, with nothing changed.
+  void place(const sharding::PlacementOptions& options, const std::vector<sharding::Rule>& family);
+  // Before `place`: a mesh of one device.
+  const sharding::Placement& placement() const { return placement_; }
+  const sharding::Mesh& mesh() const { return placement_.mesh; }
 
   const sharding::Manifest& manifest() const { return manifest_; }
   const ScanOptions& options() const { return options_; }
@@ -71,6 +80,7 @@ class Structure {
   std::vector<std::string> taps_;
   std::vector<std::string> layer_taps_;  // short names of the taps of layers
   sharding::Manifest manifest_;
+  sharding::Placement placement_;
 };
 
 }  // namespace strata::nn

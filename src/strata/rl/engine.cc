@@ -1,5 +1,7 @@
 #include "strata/rl/engine.h"
 
+#include <fmt/format.h>
+
 #include <future>
 #include <utility>
 
@@ -22,13 +24,15 @@ runtime::TablePtr make_table(uint64_t version, const nn::Structure& structure,
   return runtime::ParameterTable::make(version, std::move(entries));
 }
 
-void check_type(const Array& array, const sharding::ParamType& type, const std::string& name) {
-  bool fits = !array.consumed() && array.dtype() == type.dtype && array.dims() == type.sizes();
-  require(fits,
+// An array lies as its declared type says, on the mesh's devices: nothing is quietly replicated.
+void check_type(const Array& array, const sharding::ParamType& type, const sharding::Mesh& mesh,
+                const std::string& name) {
+  runtime::SpecPtr wanted = runtime::ArraySpec::sharded(type, mesh, name);
+  require(!array.consumed() && *array.spec() == *wanted,
           {.id = "rl.engine_parameters",
            .where = name,
-           .expected = text_of(type),
-           .got = array.consumed() ? "a consumed array" : shape_text(array.dtype(), array.dims())});
+           .expected = wanted->text() + " as " + text_of(type),
+           .got = array.consumed() ? "a consumed array" : array.spec()->text()});
 }
 
 }  // namespace
@@ -44,12 +48,19 @@ Engine::Engine(Setup setup, optim::UpdatePlan plan)
     slots_ = program(zeros, "slots").run({});
   }
   check_types(setup_.parameters, slots_);
+  sharding::Resolved grid = batch_type(setup_.structure->placement(), setup_.shape);
+  for (const std::string& reason : grid.reasons) {
+    log_warning(fmt::format("{}: every device computes the whole batch, {} times the work", reason,
+                            setup_.structure->mesh().size()));
+  }
+  grid_ = runtime::ArraySpec::sharded(grid.type, setup_.structure->mesh(), "batch");
   table_ = make_table(version_, *setup_.structure, std::move(setup_.parameters));
 }
 
 void Engine::check_types(const std::vector<Array>& parameters,
                          const std::vector<Array>& slots) const {
   const auto& declared = setup_.structure->manifest().slots();
+  const sharding::Mesh& mesh = setup_.structure->mesh();
   require(parameters.size() == declared.size() && slots.size() == plan_.slots().size(),
           {.id = "rl.engine_parameters",
            .where = "engine",
@@ -57,17 +68,17 @@ void Engine::check_types(const std::vector<Array>& parameters,
                        std::to_string(plan_.slots().size()) + " slots",
            .got = std::to_string(parameters.size()) + " and " + std::to_string(slots.size())});
   for (size_t i = 0; i < declared.size(); ++i) {
-    check_type(parameters[i], declared[i].type, declared[i].name);
+    check_type(parameters[i], declared[i].type, mesh, declared[i].name);
   }
   for (size_t i = 0; i < slots.size(); ++i) {
-    check_type(slots[i], plan_.slots()[i].type, plan_.slots()[i].name);
+    check_type(slots[i], plan_.slots()[i].type, mesh, plan_.slots()[i].name);
   }
 }
 
 std::unique_ptr<ir::Function> Engine::trace(const std::string& name) const {
   ModelView view{setup_.model, setup_.structure};
-  if (name == "slots") return slots_function(plan_);
-  if (name == "update") return update_function(plan_);
+  if (name == "slots") return slots_function(plan_, setup_.structure->mesh());
+  if (name == "update") return update_function(plan_, setup_.structure->mesh());
   if (name == "logprobs") return logprobs_function(view, setup_.shape, setup_.options);
   return gradients_function(view, plan_, setup_.shape, setup_.options, name == "accumulate");
 }
@@ -75,9 +86,9 @@ std::unique_ptr<ir::Function> Engine::trace(const std::string& name) const {
 runtime::Executor& Engine::program(ExecutorPtr& slot, const char* name) {
   if (slot) return *slot;
   Stopwatch clock;
-  std::string text = transform::program_text(*trace(name));
-  runtime::CompileRequest request;
-  request.name = name;
+  std::unique_ptr<ir::Function> function = trace(name);
+  std::string text = transform::program_text(*function);
+  runtime::CompileRequest request = runtime::request_for(*function, name);
   request.trace_seconds = clock.seconds();
   slot = std::make_unique<runtime::Executor>(setup_.compiler->compile(text, request));
   return *slot;
@@ -102,13 +113,16 @@ std::vector<runtime::MemoryReport> Engine::prepare(bool accumulating) {
 std::vector<Array> Engine::upload(const TokenBatch& batch, double weight, double temperature) {
   invariant(batch.shape == setup_.shape, "rl.batch_shape", "a batch of the engine's shape");
   const runtime::ClientPtr& client = setup_.compiler->client();
+  const sharding::Mesh& mesh = setup_.structure->mesh();
   std::vector<Array> out;
-  for (const HostTensor* t : {&batch.ids, &batch.positions, &batch.segments, &batch.parents,
-                              &batch.source, &batch.labels, &batch.sequence, &batch.terms}) {
-    out.push_back(Array::put(client, *t));
+  for (const HostTensor* t : {&batch.ids, &batch.positions, &batch.segments, &batch.parents}) {
+    out.push_back(Array::put(client, grid_, {t->bytes(), t->byte_size()}));
   }
-  out.push_back(Array::put(client, HostTensor::scalar(static_cast<float>(temperature))));
-  out.push_back(Array::put(client, HostTensor::scalar(static_cast<float>(weight))));
+  for (const HostTensor* t : {&batch.source, &batch.labels, &batch.sequence, &batch.terms}) {
+    out.push_back(Array::put(client, *t, mesh));
+  }
+  out.push_back(Array::put(client, HostTensor::scalar(static_cast<float>(temperature)), mesh));
+  out.push_back(Array::put(client, HostTensor::scalar(static_cast<float>(weight)), mesh));
   return out;
 }
 
@@ -138,7 +152,8 @@ UpdateStats Engine::update() {
   runtime::Executor& run = program(update_, "update");
   std::vector<float> scalars = plan_.scalar_values(counts_.count);
   Array packed = Array::put(setup_.compiler->client(),
-                            HostTensor::of<float>({static_cast<int64_t>(scalars.size())}, scalars));
+                            HostTensor::of<float>({static_cast<int64_t>(scalars.size())}, scalars),
+                            setup_.structure->mesh());
   auto entries = runtime::ParameterTable::dissolve(table_);
   std::vector<Argument> arguments;
   for (size_t i : trained_) arguments.push_back(Argument::donate(entries[i].second));

@@ -1,6 +1,7 @@
-// Engine: a model under training on one device. It owns parameters, optimiser state and programs:
-// `accumulate` adds a batch's gradients, `update` takes an optimiser step, `logprobs` scores. The
-// sampler reads the same parameter arrays through `parameters()`: nothing is copied.
+// Engine: a model under training, on the mesh that its structure is placed on. It owns parameters,
+// optimiser state and programs: `accumulate` adds a batch's gradients, `update` takes an optimiser
+// step, `logprobs` scores. The sampler reads the same parameter arrays through `parameters()`:
+// nothing is copied.
 #pragma once
 
 #include <memory>
@@ -45,7 +46,7 @@ class Engine {
     int64_t max_skipped = 8;
   };
   // Slots start as their specs say. Throws invalid_argument (rl.engine_parameters) when parameters
-  // do not fit the manifest.
+  // do not fit the manifest, or do not lie on the mesh as it says.
   Engine(Setup setup, optim::UpdatePlan plan);
 
   const optim::UpdatePlan& plan() const { return plan_; }
@@ -92,6 +93,7 @@ class Engine {
 
   Setup setup_;
   optim::UpdatePlan plan_;
+  runtime::SpecPtr grid_;        // of the batch's ids and their kind
   std::vector<size_t> trained_;  // manifest slot of each trained parameter
   runtime::TablePtr table_;
   std::vector<runtime::Array> slots_;

@@ -25,18 +25,23 @@ struct TinyTrainer {
   std::unique_ptr<Engine> engine;
 
   TinyTrainer(const std::string& family, const BatchShape& shape, const TrainOptions& options,
-              const nn::ScanOptions& scan = {}, double lr = 1e-3) {
+              const nn::ScanOptions& scan = {}, double lr = 1e-3,
+              const sharding::PlacementOptions& placement = {}) {
     model = models::build_model(oracle_path(family));
     structure = std::make_unique<nn::Structure>(*model, scan, model->ties());
-    compiler = std::make_shared<runtime::Compiler>(testing::Executor().client(),
-                                                   runtime::CompilerOptions{.cache_dir = {}});
+    structure->place(placement, model->sharding_rules());
+    auto devices = static_cast<int>(placement.mesh.size());
+    compiler = std::make_shared<runtime::Compiler>(
+        testing::Executor(testing::CpuPlugin::newer, devices).client(),
+        runtime::CompilerOptions{.cache_dir = {}});
     auto source = weights::open_source(oracle_path(family) / "model.safetensors");
     Engine::Setup setup;
     setup.model = model.get();
     setup.structure = structure.get();
     setup.compiler = compiler;
-    setup.parameters = checkpoint::load_parameters(
-        structure->manifest(), *source, compiler->client(), {.ignorable = model->ignorable()});
+    setup.parameters =
+        checkpoint::load_parameters(structure->manifest(), *source, compiler->client(),
+                                    {.mesh = placement.mesh, .ignorable = model->ignorable()});
     setup.shape = shape;
     setup.options = options;
     optim::Groups groups(structure->manifest(), optim::default_groups());

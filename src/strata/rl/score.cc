@@ -43,18 +43,28 @@ Value next_token_logprobs(Value hidden, Value head, Value ids) {
 
 }  // namespace
 
+sharding::Resolved score_input_type(const sharding::Placement& placement, const ScoreOptions& o) {
+  sharding::Resolved out;
+  sharding::ParamType ids{DType::i32, {{.size = o.rows, .name = "batch"}, {.size = o.tokens}}};
+  out.type = place_array(placement, ids, "input_ids", out.reasons);
+  return out;
+}
+
 std::unique_ptr<ir::Function> score_function(const models::CausalLm& model,
                                              const nn::Structure& structure,
                                              const ScoreOptions& o) {
   check(model, o);
   auto function = std::make_unique<ir::Function>("score");
   ir::Function& f = *function;
+  f.set_mesh(structure.mesh());
   Values masters, weights;
   for (const sharding::Slot& s : structure.manifest().slots()) {
-    masters.push_back(f.parameter({DType::f32, s.type.sizes()}, s.name));
+    sharding::ParamType master = s.type;
+    master.dtype = DType::f32;
+    masters.push_back(f.declare(master, s.name));
     weights.push_back(ops::convert(masters.back(), o.compute));
   }
-  Value ids = f.parameter({DType::i32, {o.rows, o.tokens}}, "input_ids");
+  Value ids = f.declare(score_input_type(structure.placement(), o).type, "input_ids");
   nn::Context context(f, structure, weights);
   models::LmInput input;
   input.ids = ids;
@@ -71,7 +81,7 @@ std::unique_ptr<ir::Function> score_function(const models::CausalLm& model,
     Values g = transform::gradient(loss, masters);
     results.insert(results.end(), g.begin(), g.end());
     for (const sharding::Slot& s : structure.manifest().slots()) {
-      ports.push_back({"grad." + s.name, ""});
+      ports.push_back({"grad." + s.name, "", ir::axes_of(s.type)});
     }
   }
   f.set_results(results, ports);

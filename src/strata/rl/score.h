@@ -17,6 +17,11 @@ struct ScoreOptions {
   DType compute = DType::f32;  // element type of weights and activations inside the model
 };
 
+// The declared type of `input_ids`: rows over the axes of the rule "batch", or on every device of
+// the mesh, with the reason.
+sharding::Resolved score_input_type(const sharding::Placement& placement,
+                                    const ScoreOptions& options);
+
 // Parameters: the structure's slots in order (float32 masters), then `input_ids` (rows, tokens)
 // i32. Results: `logits` (rows, tokens, V) f32, `token_logprobs` (rows, tokens-1) f32 where entry t
 // is log p(ids[t+1] | ids[..t]), `loss` () f32 their negated mean, then with `gradients` the

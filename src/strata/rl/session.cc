@@ -27,12 +27,23 @@ void check_fit(const data::Tokenizer& tokenizer, const models::CausalLm& model,
 
 }  // namespace
 
+sharding::PlacementOptions read_placement(Config& config) {
+  sharding::PlacementOptions o;
+  o.mesh = sharding::Mesh::parse(config.text("sharding.mesh", ""));
+  for (const std::string& rule : config.texts("sharding.rules")) {
+    o.rules.push_back(sharding::parse_rule(rule));
+  }
+  o.strict = config.flag("sharding.strict", false);
+  return o;
+}
+
 SessionOptions read_session_options(Config& config) {
   SessionOptions o;
   o.model = config.text("model.path");
   o.scan.mode = nn::parse_scan_mode(config.text("layers.scan", "auto"));
   o.scan.remat = ops::parse_remat(config.text("layers.remat", "dots"));
   o.scan.param_axis = config.integer("layers.param_scan_axis", 0, {-1, 8});
+  o.placement = read_placement(config);
   return o;
 }
 
@@ -42,6 +53,8 @@ Session open_session(const SessionOptions& options, std::shared_ptr<runtime::Com
   s.model = models::build_model(options.model);
   s.structure = std::make_unique<nn::Structure>(*s.model, options.scan, s.model->ties());
   for (const std::string& reason : s.structure->reasons()) log_line("not scanned: " + reason);
+  s.structure->place(options.placement, s.model->sharding_rules());
+  for (const std::string& reason : s.structure->placement().reasons) log_warning(reason);
   s.tokenizer.emplace(data::Tokenizer::load(options.model));
   check_fit(*s.tokenizer, *s.model, options.model);
   try {
@@ -70,7 +83,7 @@ std::vector<int32_t> Session::prompt_ids(const std::vector<Message>& messages) c
 std::vector<runtime::Array> Session::load_parameters() const {
   auto source = weights::open_source(options.model);
   return checkpoint::load_parameters(structure->manifest(), *source, compiler->client(),
-                                     {.ignorable = model->ignorable()});
+                                     {.mesh = structure->mesh(), .ignorable = model->ignorable()});
 }
 
 std::vector<int32_t> Session::eos_ids() const {

@@ -23,9 +23,14 @@ struct SessionOptions {
   std::filesystem::path model;  // a Hugging Face directory
   std::string plugin = "cpu";   // name or path
   nn::ScanOptions scan = {};
+  sharding::PlacementOptions placement = {};
 };
 
-// Keys model.path, layers.scan, layers.remat, layers.param_scan_axis.
+// Keys sharding.mesh ("fsdp=2,tensor=2"; absent = one device), sharding.rules (["embed = fsdp"]; of
+// the family's rules those of the same name are replaced), sharding.strict.
+sharding::PlacementOptions read_placement(Config& config);
+
+// Keys of read_placement, model.path, layers.scan, layers.remat, layers.param_scan_axis.
 SessionOptions read_session_options(Config& config);
 
 struct Session {
@@ -46,7 +51,8 @@ struct Session {
 };
 
 // Opens model (shapes only) and tokenizer; programs are compiled by `compiler`, on its client's
-// first device. Throws what opening throws; invalid_argument (rl.tokenizer_fit) when the tokenizer
+// first devices, as many as the mesh has. What could not be sharded as wished is told on stderr.
+// Throws what opening throws; invalid_argument (rl.tokenizer_fit) when the tokenizer
 // has more ids than the model has rows.
 Session open_session(const SessionOptions& options, std::shared_ptr<runtime::Compiler> compiler);
 

@@ -17,6 +17,7 @@ using ir::Function;
 using ir::Type;
 using ir::Value;
 using ir::Values;
+using sharding::ParamType;
 
 // The batch's inputs as traced values.
 struct TracedBatch {
@@ -25,13 +26,15 @@ struct TracedBatch {
   Value term(int64_t row) const { return ops::select_index(terms, 0, row); }
 };
 
-TracedBatch batch_parameters(Function& f, const BatchShape& s) {
-  Type grid{DType::i32, {s.rows, s.tokens}}, list{DType::i32, {s.scored}};
+TracedBatch batch_parameters(Function& f, const sharding::Placement& placement,
+                             const BatchShape& s) {
+  ParamType grid = batch_type(placement, s).type;
+  Type list{DType::i32, {s.scored}};
   TracedBatch b;
-  b.ids = f.parameter(grid, "ids");
-  b.positions = f.parameter(grid, "positions");
-  b.segments = f.parameter(grid, "segments");
-  b.parents = f.parameter(grid, "parents");
+  b.ids = f.declare(grid, "ids");
+  b.positions = f.declare(grid, "positions");
+  b.segments = f.declare(grid, "segments");
+  b.parents = f.declare(grid, "parents");
   b.source = f.parameter(list, "source");
   b.labels = f.parameter(list, "labels");
   b.sequence = f.parameter(list, "sequence");
@@ -49,7 +52,9 @@ struct Bound {
 Bound bind(Function& f, const nn::Structure& structure, DType compute) {
   Bound out;
   for (const sharding::Slot& s : structure.manifest().slots()) {
-    out.masters.push_back(f.parameter({DType::f32, s.type.sizes()}, s.name));
+    ParamType master = s.type;
+    master.dtype = DType::f32;
+    out.masters.push_back(f.declare(master, s.name));
     out.weights.push_back(ops::convert(out.masters.back(), compute));
   }
   return out;
@@ -96,26 +101,44 @@ Values trained(const nn::Structure& structure, const optim::UpdatePlan& plan,
   return out;
 }
 
+ir::Port port_of(const ParamType& type, const std::string& name) {
+  return {name, "", ir::axes_of(type)};
+}
+
+std::vector<ir::Port> ports_of(const std::vector<optim::SlotSpec>& slots) {
+  std::vector<ir::Port> ports;
+  for (const optim::SlotSpec& s : slots) ports.push_back(port_of(s.type, s.name));
+  return ports;
+}
+
 std::string alias(size_t output) {
   return "tf.aliasing_output = " + std::to_string(output) + " : i32";
 }
 
 }  // namespace
 
+sharding::Resolved batch_type(const sharding::Placement& placement, const BatchShape& s) {
+  sharding::Resolved out;
+  ParamType grid{DType::i32, {{.size = s.rows, .name = "batch"}, {.size = s.tokens}}};
+  out.type = place_array(placement, grid, "the batch's ids", out.reasons);
+  return out;
+}
+
 std::unique_ptr<Function> gradients_function(const ModelView& view, const optim::UpdatePlan& plan,
                                              const BatchShape& shape, const TrainOptions& o,
                                              bool accumulate) {
   auto function = std::make_unique<Function>(accumulate ? "accumulate" : "gradients");
   Function& f = *function;
+  f.set_mesh(view.structure->mesh());
   Bound bound = bind(f, *view.structure, o.compute);
   Values before;
   if (accumulate) {
     for (const optim::SlotSpec& s : plan.accumulator()) {
-      before.push_back(f.parameter(optim::traced_type(s.type), s.name));
+      before.push_back(f.declare(s.type, s.name));
       f.argument_ports().back().attributes = alias(before.size() - 1);
     }
   }
-  TracedBatch b = batch_parameters(f, shape);
+  TracedBatch b = batch_parameters(f, view.structure->placement(), shape);
   PolicyLoss loss = batch_loss(scores(f, view, bound.weights, b, o), b, o);
   optim::Sums sums;
   sums.loss = loss.loss;
@@ -125,16 +148,18 @@ std::unique_ptr<Function> gradients_function(const ModelView& view, const optim:
       accumulate ? optim::accumulate(optim::accumulator_of(before), sums) : optim::begin(sums);
   Values results = optim::flat(after);
   results.push_back(loss.metrics);
-  f.set_results(results);
+  f.set_results(results, ports_of(plan.accumulator()));
   return function;
 }
 
-std::unique_ptr<Function> update_function(const optim::UpdatePlan& plan) {
+std::unique_ptr<Function> update_function(const optim::UpdatePlan& plan,
+                                          const sharding::Mesh& mesh) {
   auto function = std::make_unique<Function>("update");
   Function& f = *function;
+  f.set_mesh(mesh);
   Values parameters, slots, sums;
   auto donated = [&](const sharding::ParamType& type, const std::string& name) {
-    Value v = f.parameter(optim::traced_type(type), name);
+    Value v = f.declare(type, name);
     f.argument_ports().back().attributes = alias(parameters.size() + slots.size());
     return v;
   };
@@ -143,7 +168,7 @@ std::unique_ptr<Function> update_function(const optim::UpdatePlan& plan) {
   }
   for (const optim::SlotSpec& s : plan.slots()) slots.push_back(donated(s.type, s.name));
   for (const optim::SlotSpec& s : plan.accumulator()) {
-    sums.push_back(f.parameter(optim::traced_type(s.type), s.name));
+    sums.push_back(f.declare(s.type, s.name));
   }
   auto count = static_cast<int64_t>(plan.scalars(0).size());
   Value packed = f.parameter({DType::f32, {count}}, "scalars");
@@ -158,17 +183,23 @@ std::unique_ptr<Function> update_function(const optim::UpdatePlan& plan) {
   Values results = r.parameters;
   results.insert(results.end(), r.slots.begin(), r.slots.end());
   results.push_back(ops::concatenate(stats, 0));
-  f.set_results(results);
+  std::vector<ir::Port> ports;
+  for (const optim::Parameter& p : plan.parameters()) ports.push_back(port_of(p.type, p.name));
+  std::vector<ir::Port> more = ports_of(plan.slots());
+  ports.insert(ports.end(), more.begin(), more.end());
+  f.set_results(results, ports);
   return function;
 }
 
-std::unique_ptr<Function> slots_function(const optim::UpdatePlan& plan) {
+std::unique_ptr<Function> slots_function(const optim::UpdatePlan& plan,
+                                         const sharding::Mesh& mesh) {
   auto function = std::make_unique<Function>("slots");
+  function->set_mesh(mesh);
   Values slots;
   for (const optim::SlotSpec& s : plan.slots()) {
     slots.push_back(ops::full(*function, s.type.dtype, s.type.sizes(), 0));
   }
-  function->set_results(slots);
+  function->set_results(slots, ports_of(plan.slots()));
   return function;
 }
 
@@ -176,8 +207,9 @@ std::unique_ptr<Function> logprobs_function(const ModelView& view, const BatchSh
                                             const TrainOptions& o) {
   auto function = std::make_unique<Function>("logprobs");
   Function& f = *function;
+  f.set_mesh(view.structure->mesh());
   Bound bound = bind(f, *view.structure, o.compute);
-  TracedBatch b = batch_parameters(f, shape);
+  TracedBatch b = batch_parameters(f, view.structure->placement(), shape);
   nn::TokenScores s = scores(f, view, bound.weights, b, o);
   Value entropy = s.entropy ? s.entropy : ops::full_like(s.logprobs, 0);
   // Every input is used, so that all three programs take the same list.

@@ -34,6 +34,10 @@ struct TrainOptions {
 // batch_weight () f32.
 inline constexpr size_t kBatchInputs = 10;
 
+// The declared type of a batch's grids (ids, positions, segments, parents): rows over the axes of
+// the rule "batch", or on every device, with the reason. The other inputs are on every device.
+sharding::Resolved batch_type(const sharding::Placement& placement, const BatchShape& shape);
+
 // Gradients of one micro-step, summed into an accumulator (optim::flat).
 //   inputs   every slot of the manifest, [accumulator: donated], the batch's inputs
 //   results  accumulator, metrics (policy_metric_names(); for cross_entropy the first of them)
@@ -47,11 +51,13 @@ std::unique_ptr<ir::Function> gradients_function(const ModelView& view,
 //   inputs   trained parameters (donated), optimiser slots (donated), accumulator, scalars (S) f32
 //   results  parameters, slots, stats f32: loss, weight, applied (0 or 1), accumulator's added and
 //            skipped, then the norms of plan.norms()
-std::unique_ptr<ir::Function> update_function(const optim::UpdatePlan& plan);
+std::unique_ptr<ir::Function> update_function(const optim::UpdatePlan& plan,
+                                              const sharding::Mesh& mesh = {});
 inline constexpr size_t kUpdateStats = 5;
 
 // The optimiser's slots at the start: zeros, made where they live instead of sent there. No inputs.
-std::unique_ptr<ir::Function> slots_function(const optim::UpdatePlan& plan);
+std::unique_ptr<ir::Function> slots_function(const optim::UpdatePlan& plan,
+                                             const sharding::Mesh& mesh = {});
 
 // Log-probabilities and entropies of a batch's scored tokens.
 //   inputs   every slot of the manifest, the batch's inputs

@@ -18,17 +18,33 @@ using ir::Value;
 using ir::Values;
 using State = std::vector<Values>;
 
+// An empty program for all devices of the structure's mesh.
+std::unique_ptr<ir::Function> new_function(const ModelView& view, const char* name) {
+  auto function = std::make_unique<ir::Function>(name);
+  function->set_mesh(view.structure->mesh());
+  return function;
+}
+
 // Declares the parameters and returns them in the compute type.
 Values declare_parameters(ir::Function& f, const ModelView& view) {
   Values out;
   for (const sharding::Slot& s : view.structure->manifest().slots()) {
-    out.push_back(ops::convert(f.parameter({s.type.dtype, s.type.sizes()}, s.name), view.compute));
+    out.push_back(ops::convert(f.declare(s.type, s.name), view.compute));
   }
   return out;
 }
 
+// Dims of the state that the mesh cannot share out are on every device; that the parameters' own
+// reasons say.
 std::vector<models::StateTypes> types_of(const ModelView& view, const StateShape& shape) {
-  return view.model->state_types(shape.rows, shape.length, view.compute);
+  auto types = view.model->state_types(shape.rows, shape.length, view.compute);
+  std::vector<std::string> reasons;
+  for (models::StateTypes& layer : types) {
+    for (sharding::ParamType& t : layer) {
+      t = place_array(view.structure->placement(), t, "state", reasons);
+    }
+  }
+  return types;
 }
 
 State declare_state(ir::Function& f, const ModelView& view, const StateShape& shape,
@@ -36,9 +52,9 @@ State declare_state(ir::Function& f, const ModelView& view, const StateShape& sh
   State out;
   for (const models::StateTypes& layer : types_of(view, shape)) {
     out.emplace_back();
-    for (const ir::Type& t : layer) {
+    for (const sharding::ParamType& t : layer) {
       std::string path = fmt::format("{}.{}.{}", name, out.size() - 1, out.back().size());
-      out.back().push_back(f.parameter(t, path));
+      out.back().push_back(f.declare(t, path));
     }
   }
   return out;
@@ -52,11 +68,16 @@ Values flat(const State& state) {
 
 // Results are the state, then `more`; with `first` >= 0 the state's memory is that of the
 // arguments from `first` on.
-void finish(ir::Function& f, const State& state, const Values& more, int64_t first) {
+void finish(ir::Function& f, const State& state, const std::vector<models::StateTypes>& types,
+            const Values& more, int64_t first) {
   Values results = flat(state);
   auto count = static_cast<int64_t>(results.size());
   results.insert(results.end(), more.begin(), more.end());
-  f.set_results(results);
+  std::vector<ir::Port> ports;
+  for (const models::StateTypes& layer : types) {
+    for (const sharding::ParamType& t : layer) ports.push_back({"state", "", ir::axes_of(t)});
+  }
+  f.set_results(results, ports);
   if (first < 0) return;
   for (int64_t i = 0; i < count; ++i) {
     f.argument_ports()[static_cast<size_t>(first + i)].attributes =
@@ -84,7 +105,7 @@ std::unique_ptr<ir::Function> prefill_function(const ModelView& view, const Pref
            .where = "prefill",
            .expected = "tokens that fill the room, or fewer where a state is continued",
            .got = fmt::format("{} tokens, room for {}", shape.tokens, shape.room)});
-  auto function = std::make_unique<ir::Function>("prefill");
+  auto function = new_function(view, "prefill");
   ir::Function& f = *function;
   Values parameters = declare_parameters(f, view);
   auto first = static_cast<int64_t>(parameters.size());
@@ -99,12 +120,13 @@ std::unique_ptr<ir::Function> prefill_function(const ModelView& view, const Pref
   in.state_length = length;
   in.want_state = true;
   nn::Context context(f, *view.structure, parameters);
-  finish(f, view.model->forward(context, in).state, {}, shape.continued ? first : -1);
+  finish(f, view.model->forward(context, in).state, types_of(view, {1, shape.room}), {},
+         shape.continued ? first : -1);
   return function;
 }
 
 std::unique_ptr<ir::Function> decode_function(const ModelView& view, const StateShape& shape) {
-  auto function = std::make_unique<ir::Function>("decode");
+  auto function = new_function(view, "decode");
   ir::Function& f = *function;
   Values parameters = declare_parameters(f, view);
   auto first = static_cast<int64_t>(parameters.size());
@@ -120,12 +142,13 @@ std::unique_ptr<ir::Function> decode_function(const ModelView& view, const State
   models::LmOutput out = view.model->forward(context, in);
   Value logits = nn::project(out.hidden, view.model->head(context));
   logits = ops::convert(ops::reshape(logits, {shape.rows, logits.dim(2)}), DType::f32);
-  finish(f, out.state, {logits}, first);
+  finish(f, out.state, types_of(view, shape), {logits}, first);
   return function;
 }
 
-std::unique_ptr<ir::Function> draw_function(const DrawShape& shape) {
+std::unique_ptr<ir::Function> draw_function(const DrawShape& shape, const sharding::Mesh& mesh) {
   auto function = std::make_unique<ir::Function>("draw");
+  function->set_mesh(mesh);
   ir::Function& f = *function;
   Value logits = f.parameter({DType::f32, {shape.rows, shape.vocabulary}}, "logits");
   Value rows = f.parameter({DType::u32, {shape.rows, kRowWords}}, "rows");
@@ -137,7 +160,7 @@ std::unique_ptr<ir::Function> draw_function(const DrawShape& shape) {
 
 std::unique_ptr<ir::Function> insert_function(const ModelView& view, int64_t room,
                                               const StateShape& shape) {
-  auto function = std::make_unique<ir::Function>("insert");
+  auto function = new_function(view, "insert");
   ir::Function& f = *function;
   State state = declare_state(f, view, shape, "state");
   State prompt = declare_state(f, view, {1, room}, "prompt");
@@ -148,34 +171,37 @@ std::unique_ptr<ir::Function> insert_function(const ModelView& view, int64_t roo
     start[0] = row;
     return ops::dynamic_update_slice(s, prompt[i][j], start);
   });
-  finish(f, out, {}, 0);
+  finish(f, out, types_of(view, shape), {}, 0);
   return function;
 }
 
 std::unique_ptr<ir::Function> reshape_function(const ModelView& view, const StateShape& from,
                                                const StateShape& to) {
-  auto function = std::make_unique<ir::Function>("reshape_state");
+  auto function = new_function(view, "reshape_state");
   ir::Function& f = *function;
   State state = declare_state(f, view, from, "state");
   Value source = f.parameter({DType::i32, {to.rows}}, "source");
   std::vector<models::StateTypes> wanted = types_of(view, to);
   State out = each(state, [&](Value s, size_t i, size_t j) {
     Value moved = ops::take(s, source, 0);
-    Dims high = wanted[i][j].dims;
+    Dims high = wanted[i][j].sizes();
     for (size_t d = 0; d < high.size(); ++d) high[d] -= moved.dims()[d];
     return ops::pad(moved, ops::scalar(f, s.dtype(), 0), Dims(high.size(), 0), high);
   });
-  finish(f, out, {}, -1);
+  finish(f, out, wanted, {}, -1);
   return function;
 }
 
 std::unique_ptr<ir::Function> empty_function(const ModelView& view, const StateShape& shape) {
-  auto function = std::make_unique<ir::Function>("empty_state");
+  auto function = new_function(view, "empty_state");
+  std::vector<models::StateTypes> types = types_of(view, shape);
   Values zeros;
-  for (const models::StateTypes& layer : types_of(view, shape)) {
-    for (const ir::Type& t : layer) zeros.push_back(ops::full(*function, t.dtype, t.dims, 0));
+  for (const models::StateTypes& layer : types) {
+    for (const sharding::ParamType& t : layer) {
+      zeros.push_back(ops::full(*function, t.dtype, t.sizes(), 0));
+    }
   }
-  finish(*function, {zeros}, {}, -1);
+  finish(*function, {zeros}, types, {}, -1);
   return function;
 }
 

@@ -62,7 +62,8 @@ struct DrawShape {
   int64_t edits = 0;  // U
   DrawOptions options;
 };
-std::unique_ptr<ir::Function> draw_function(const DrawShape& shape);
+std::unique_ptr<ir::Function> draw_function(const DrawShape& shape,
+                                            const sharding::Mesh& mesh = {});
 
 // Puts a prompt's state into one row.
 //   inputs   state: donated, state of one row with room for `room` tokens, row i32 ()

@@ -43,9 +43,9 @@ runtime::Executor& RowDecoder::program(
   auto it = programs_.find(name);
   if (it != programs_.end()) return *it->second;
   Stopwatch clock;
-  std::string text = transform::program_text(*trace());
-  runtime::CompileRequest request;
-  request.name = name;
+  std::unique_ptr<ir::Function> function = trace();
+  std::string text = transform::program_text(*function);
+  runtime::CompileRequest request = runtime::request_for(*function, name);
   request.trace_seconds = clock.seconds();
   auto made = std::make_unique<runtime::Executor>(compiler_->compile(text, request));
   reports_.push_back(runtime::memory_report(made->program()));
@@ -67,7 +67,7 @@ runtime::Executor& RowDecoder::draw_program(int64_t rows, int64_t edits, bool fi
   std::string name = fmt::format("draw {}{}{}", rows, filters ? " filtered" : "",
                                  edits > 0 ? fmt::format(" edits {}", edits) : "");
   DrawShape shape{rows, view_.model->config().vocabulary, edits, {.filters = filters}};
-  return program(name, [&] { return draw_function(shape); });
+  return program(name, [&] { return draw_function(shape, mesh()); });
 }
 
 runtime::Executor& RowDecoder::insert_program(int64_t room, const StateShape& shape) {
@@ -97,7 +97,8 @@ void RowDecoder::reshape(const StateShape& shape, std::span<const int32_t> sourc
   StateShape from = shape_;
   runtime::Executor& run = program(fmt::format("reshape {} to {}", text_of(from), text_of(shape)),
                                    [&] { return reshape_function(view_, from, shape); });
-  Array rows = Array::put(compiler_->client(), HostTensor::of<int32_t>({shape.rows}, source));
+  Array rows =
+      Array::put(compiler_->client(), HostTensor::of<int32_t>({shape.rows}, source), mesh());
   std::vector<Argument> arguments;
   for (const Array& a : state_) arguments.push_back(Argument::borrow(a));
   arguments.push_back(Argument::borrow(rows));
@@ -141,8 +142,9 @@ PromptState RowDecoder::prefill(const runtime::ParameterTable& parameters,
     HostTensor ids(DType::i32, {1, piece});
     std::copy(now.begin(), now.end(), ids.data<int32_t>().begin());
     std::vector<int32_t> length{static_cast<int32_t>(whole ? prompt.size() : done)};
-    Array ids_array = Array::put(compiler_->client(), ids);
-    Array length_array = Array::put(compiler_->client(), HostTensor::of<int32_t>({1}, length));
+    Array ids_array = Array::put(compiler_->client(), ids, mesh());
+    Array length_array =
+        Array::put(compiler_->client(), HostTensor::of<int32_t>({1}, length), mesh());
     std::vector<Argument> arguments = borrow_all(parameters);
     for (Array& a : out.state) arguments.push_back(Argument::donate(a));
     arguments.push_back(Argument::borrow(ids_array));
@@ -155,7 +157,7 @@ PromptState RowDecoder::prefill(const runtime::ParameterTable& parameters,
 }
 
 void RowDecoder::put(std::span<const Array> prompt, int64_t room, int64_t row) {
-  Array at = Array::put(compiler_->client(), HostTensor::scalar(static_cast<int32_t>(row)));
+  Array at = Array::put(compiler_->client(), HostTensor::scalar(static_cast<int32_t>(row)), mesh());
   std::vector<Argument> after;
   for (const Array& a : prompt) after.push_back(Argument::borrow(a));
   after.push_back(Argument::borrow(at));
@@ -175,14 +177,14 @@ void RowDecoder::clear(int64_t row) {
 HostTensor RowDecoder::step(const runtime::ParameterTable& parameters, const HostTensor& rows,
                             const HostTensor* edits, bool filters) {
   const runtime::ClientPtr& client = compiler_->client();
-  Array rows_array = Array::put(client, rows);
+  Array rows_array = Array::put(client, rows, mesh());
   Argument fed = Argument::borrow(rows_array);
   std::vector<Array> logits =
       run_on_state(decode_program(shape_), borrow_all(parameters), {&fed, 1});
   Array edits_array;
   std::vector<Argument> arguments{Argument::borrow(logits.at(0)), fed};
   if (edits != nullptr) {
-    edits_array = Array::put(client, *edits);
+    edits_array = Array::put(client, *edits, mesh());
     arguments.push_back(Argument::borrow(edits_array));
   }
   int64_t width = edits == nullptr ? 0 : edits->dims()[1];

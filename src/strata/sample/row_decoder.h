@@ -95,6 +95,8 @@ class RowDecoder {
                                            std::vector<runtime::Argument> before,
                                            std::span<const runtime::Argument> after);
 
+  const sharding::Mesh& mesh() const { return view_.structure->mesh(); }
+
   ModelView view_;
   std::shared_ptr<runtime::Compiler> compiler_;
   StateShape shape_{0, 0};
