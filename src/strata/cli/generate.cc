@@ -8,7 +8,7 @@
 #include "strata/base/log.h"
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/cli/commands.h"
-#include "strata/cli/device.h"
+#include "strata/cli/layout.h"
 #include "strata/models/registry.h"
 #include "strata/sample/generation_config.h"
 #include "strata/sample/prompts.h"
@@ -28,8 +28,7 @@ struct Flags {
   std::vector<int64_t> rows;
   int64_t context = 0;
   std::string dtype = "f32";
-  std::string scan = "off";
-  DeviceFlags device;
+  LayoutFlags layout;
 };
 
 // A setting's command-line values as the JSON that set_field wants.
@@ -129,8 +128,9 @@ class Printer {
 runtime::TablePtr load_model(const Flags& flags, const models::CausalLm& model,
                              const nn::Structure& structure, const runtime::ClientPtr& client) {
   auto source = weights::open_source(flags.model);
-  std::vector<runtime::Array> arrays = checkpoint::load_parameters(
-      structure.manifest(), *source, client, {.ignorable = model.ignorable()});
+  std::vector<runtime::Array> arrays =
+      checkpoint::load_parameters(structure.manifest(), *source, client,
+                                  {.mesh = structure.mesh(), .ignorable = model.ignorable()});
   std::vector<std::pair<std::string, runtime::Array>> named;
   for (size_t i = 0; i < arrays.size(); ++i) {
     named.emplace_back(structure.manifest().slots()[i].name, std::move(arrays[i]));
@@ -166,13 +166,14 @@ void report(const Printer& printer, const runtime::CompileCounters& c, double lo
 // Everything is read and checked before the model is loaded.
 void generate(const Flags& flags) {
   auto model = models::build_model(std::filesystem::path(flags.model));
-  nn::Structure structure(*model, {nn::parse_scan_mode(flags.scan)}, model->ties());
+  std::unique_ptr<nn::Structure> placed = make_structure(*model, flags.layout);
+  const nn::Structure& structure = *placed;
   sample::GenerationConfig config = sample::read_generation_config(flags.model);
   for (const std::string& line : config.declined) log_warning(line);
   sample::Prompts prompts = sample::Prompts::load(flags.model);
   std::vector<sample::RequestLine> lines = requests_of(flags, prompts, settings_of(flags, config));
   sample::SamplerSetup setup = setup_of(flags, *model, structure, config, prompts);
-  setup.compiler = open_compiler(flags.device);
+  setup.compiler = open_compiler(flags.layout, structure.mesh());
   sample::Sampler sampler(setup);
   Printer printer(flags, lines);
   for (sample::RequestLine& line : lines) {
@@ -289,11 +290,8 @@ void declare(CLI::App& app) {
   app.add_option("--dtype", flags->dtype, "Element type inside the model: f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
-  app.add_option("--scan", flags->scan,
-                 "Stack equal layers' parameters: auto, off (faster here) or force")
-      ->check(CLI::IsMember({"auto", "off", "force"}))
-      ->capture_default_str();
-  declare_device(app, flags->device);
+  flags->layout.scan = "off";  // unrolled layers decode faster on a CPU
+  declare_layout(app, flags->layout);
   app.callback([flags] { generate(*flags); });
 }
 

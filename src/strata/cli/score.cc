@@ -9,9 +9,8 @@
 #include "strata/base/log.h"
 #include "strata/base/strings.h"
 #include "strata/checkpoint/load_parameters.h"
-#include "strata/cli/checks.h"
 #include "strata/cli/commands.h"
-#include "strata/cli/device.h"
+#include "strata/cli/layout.h"
 #include "strata/cli/score_output.h"
 #include "strata/models/registry.h"
 #include "strata/runtime/executor.h"
@@ -27,10 +26,7 @@ struct Flags {
   std::string out;
   bool gradients = false;
   std::string dtype = "f32";
-  std::string scan = "auto";
-  std::string remat = "none";
-  int64_t scan_axis = 0;
-  DeviceFlags device;
+  LayoutFlags layout;
   bool json = false;
 };
 
@@ -121,60 +117,63 @@ class Scorer {
         progress_("score"),
         model_(models::build_model(std::filesystem::path(flags.model))),
         ids_(read_ids(flags.input, model_->config().vocabulary)),
-        structure_(
-            *model_,
-            {nn::parse_scan_mode(flags.scan), flags.scan_axis, ops::parse_remat(flags.remat)},
-            model_->ties()) {
+        structure_(make_structure(*model_, flags.layout)) {
     check_output(flags.out);
     report_.dims = ids_.dims();
-    report_.parameters = structure_.manifest().elements(sharding::Kind::param);
-    for (const auto& plan : structure_.manifest().plans()) report_.plans.push_back(plan.text());
-    report_.reasons = structure_.reasons();
+    report_.parameters = structure_->manifest().elements(sharding::Kind::param);
+    for (const auto& plan : structure_->manifest().plans()) report_.plans.push_back(plan.text());
+    report_.reasons = structure_->reasons();
   }
 
   Report run() {
-    std::string text = trace();
+    std::unique_ptr<ir::Function> function = trace();
     load();
-    std::vector<runtime::Array> results = execute(text);
+    std::vector<runtime::Array> results = execute(*function);
     report_.loss = results[2].get().at(0);
     if (!std::isfinite(report_.loss)) log_warning("the loss is not finite");
     progress_.update(3, 4, "writing");
     Stopwatch watch;
-    report_.file = write_scores(flags_.out, structure_.manifest(), results);
+    report_.file = write_scores(flags_.out, structure_->manifest(), results);
     report_.seconds.write = watch.seconds();
     report_.seconds.total = total_.seconds();
     return std::move(report_);
   }
 
  private:
-  std::string trace() {
+  std::unique_ptr<ir::Function> trace() {
     Stopwatch watch;
-    rl::ScoreOptions options{ids_.dims()[0], ids_.dims()[1], flags_.gradients,
-                             parse_dtype(flags_.dtype)};
-    std::string text = transform::program_text(*rl::score_function(*model_, structure_, options));
+    options_ = {ids_.dims()[0], ids_.dims()[1], flags_.gradients, parse_dtype(flags_.dtype)};
+    auto function = rl::score_function(*model_, *structure_, options_);
+    text_ = transform::program_text(*function);
     report_.seconds.trace = watch.seconds();
-    return text;
+    return function;
   }
 
   void load() {
     progress_.update(0, 4, "loading");
     Stopwatch watch;
     auto source = weights::open_source(flags_.model);
-    compiler_ = open_compiler(flags_.device);
-    arrays_ = checkpoint::load_parameters(structure_.manifest(), *source, compiler_->client(),
-                                          {.ignorable = model_->ignorable()});
+    compiler_ = open_compiler(flags_.layout, structure_->mesh());
+    arrays_ =
+        checkpoint::load_parameters(structure_->manifest(), *source, compiler_->client(),
+                                    {.mesh = structure_->mesh(), .ignorable = model_->ignorable()});
     report_.seconds.load = watch.seconds();
   }
 
-  std::vector<runtime::Array> execute(const std::string& text) {
+  std::vector<runtime::Array> execute(const ir::Function& function) {
     progress_.update(1, 4, "compiling");
-    auto program =
-        compiler_->compile(text, {.name = "score", .trace_seconds = report_.seconds.trace});
+    runtime::CompileRequest request = runtime::request_for(function, "score");
+    request.trace_seconds = report_.seconds.trace;
+    auto program = compiler_->compile(text_, request);
     report_.compiled = compiler_->counters();
     report_.memory = runtime::memory_report(*program);
     progress_.update(2, 4, "running");
     Stopwatch watch;
-    arrays_.push_back(runtime::Array::put(compiler_->client(), ids_));
+    sharding::Resolved ids = rl::score_input_type(structure_->placement(), options_);
+    for (const std::string& reason : ids.reasons) log_warning(reason);
+    auto spec = runtime::ArraySpec::sharded(ids.type, structure_->mesh(), "input_ids");
+    arrays_.push_back(
+        runtime::Array::put(compiler_->client(), spec, {ids_.bytes(), ids_.byte_size()}));
     std::vector<runtime::Argument> arguments;
     for (const runtime::Array& a : arrays_) arguments.push_back(runtime::Argument::borrow(a));
     runtime::Executor executor(program);
@@ -189,27 +188,15 @@ class Scorer {
   Progress progress_;
   std::unique_ptr<models::CausalLm> model_;
   HostTensor ids_;
-  nn::Structure structure_;
+  std::unique_ptr<nn::Structure> structure_;
+  rl::ScoreOptions options_;
+  std::string text_;
   std::shared_ptr<runtime::Compiler> compiler_;
   std::vector<runtime::Array> arrays_;
   Report report_;
 };
 
 Report score(const Flags& flags) { return Scorer(flags).run(); }
-
-void declare_structure(CLI::App& app, Flags& flags) {
-  app.add_option("--scan", flags.scan,
-                 "Run equal layers as one loop: auto, off, or force (an error if they differ)")
-      ->check(CLI::IsMember({"auto", "off", "force"}))
-      ->capture_default_str();
-  app.add_option("--param-scan-axis", flags.scan_axis,
-                 "Where stacked parameters carry their layer dim; negative counts from the end")
-      ->capture_default_str();
-  app.add_option("--remat", flags.remat,
-                 "What the reverse sweep recomputes: none, dots, full or names:TAG,TAG")
-      ->check(parses_with([](const std::string& text) { ops::parse_remat(text); }))
-      ->capture_default_str();
-}
 
 void declare(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
@@ -224,8 +211,7 @@ void declare(CLI::App& app) {
   app.add_option("--dtype", flags->dtype, "Element type inside the model: f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
-  declare_structure(app, *flags);
-  declare_device(app, flags->device);
+  declare_layout(app, flags->layout);
   app.add_flag("--json", flags->json, "Print the report as one JSON object");
   app.callback([flags] { print_report(score(*flags), *flags); });
 }

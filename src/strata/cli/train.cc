@@ -37,7 +37,7 @@ void train_sft(const Flags& flags) {
   Config file = open_config(flags);
   rl::SftConfig config = rl::read_sft_config(file);
   std::filesystem::path output = config.run.output;
-  auto compiler = open_compiler({.plugin = config.plugin});
+  auto compiler = open_compiler({.plugin = config.plugin}, config.session.placement.mesh.size());
   InterruptFlag interrupt;
   rl::SftRun run(std::move(config), compiler);
   rl::SftSummary s = run.run([&] { return interrupt.raised(); });
@@ -72,7 +72,7 @@ void train_grpo(const Flags& flags) {
   Config file = open_config(flags);
   rl::GrpoConfig config = rl::read_grpo_config(file);
   std::filesystem::path output = config.run.output;
-  auto compiler = open_compiler({.plugin = config.plugin});
+  auto compiler = open_compiler({.plugin = config.plugin}, config.session.placement.mesh.size());
   InterruptFlag interrupt;
   rl::GrpoRun run(std::move(config), compiler, rl::make_sampler_rollouts);
   rl::GrpoSummary s = run.run([&] { return interrupt.raised(); });

@@ -137,8 +137,9 @@ void GrpoRun::make_engine(const MakeRollouts& make_rollouts) {
     }
     reference_ = runtime::ParameterTable::make(0, std::move(copies));
   }
-  engine_ = std::make_unique<Engine>(std::move(setup),
-                                     make_plan(config_.optimizer, session_.structure->manifest()));
+  engine_ = std::make_unique<Engine>(
+      std::move(setup),
+      make_plan(config_.optimizer, session_.structure->manifest(), session_.structure->mesh()));
   rollouts_ = make_rollouts(session_, *engine_);
 }
 

@@ -126,8 +126,9 @@ std::optional<Progress> load_latest(const fs::path& run, Engine& engine,
   std::vector<checkpoint::StoredCheckpoint> all = checkpoint::find_checkpoints(run);
   if (all.empty()) return std::nullopt;
   const fs::path& path = all.back().path;
-  checkpoint::Restored r = checkpoint::load_checkpoint(path, engine.structure().manifest(),
-                                                       slot_types(engine.plan()), client);
+  checkpoint::Restored r =
+      checkpoint::load_checkpoint(path, engine.structure().manifest(), slot_types(engine.plan()),
+                                  client, {.mesh = engine.structure().mesh()});
   Progress progress{r.run.step, -1, r.run.loader};
   for (const char* key : {"state", "config"}) {
     bool there = r.run.extra.is_object() && r.run.extra.contains(key);
@@ -150,9 +151,9 @@ void restore_parameters(const RunConfig& run, const Session& session, Engine& en
     return;
   }
   auto source = weights::open_source(checkpoint::checkpoint_path(run.output, step));
-  engine.restore_parameters(checkpoint::load_parameters(session.structure->manifest(), *source,
-                                                        session.compiler->client(),
-                                                        {.ignorable = session.model->ignorable()}));
+  engine.restore_parameters(checkpoint::load_parameters(
+      session.structure->manifest(), *source, session.compiler->client(),
+      {.mesh = session.structure->mesh(), .ignorable = session.model->ignorable()}));
 }
 
 // The new export is complete before the old one goes.

@@ -132,8 +132,9 @@ void SftRun::make_engine() {
   setup.options = config_.options;
   setup.parameters = session_.load_parameters();
   setup.max_skipped = config_.optimizer.max_skipped;
-  engine_ = std::make_unique<Engine>(std::move(setup),
-                                     make_plan(config_.optimizer, session_.structure->manifest()));
+  engine_ = std::make_unique<Engine>(
+      std::move(setup),
+      make_plan(config_.optimizer, session_.structure->manifest(), session_.structure->mesh()));
 }
 
 void SftRun::resume() {
