@@ -60,6 +60,15 @@ TEST_F(ScoreErrors, TruncatedWeights) {
   expect_error(score(), 5, "weights.st_past_end", {"model.safetensors, tensor '", "50000 bytes"});
 }
 
+TEST_F(ScoreErrors, MeshesThatCannotBe) {
+  expect_error(score({"--mesh", "fsdp=4", "--devices", "2"}), 3, "cli.devices",
+               {"at least 4", "got 2"});
+  expect_error(score({"--mesh", "fsdp=2", "--shard", "mlp = tensor"}), 4, "sharding.unknown_axis",
+               {"rule 'mlp'", "'tensor'", "fsdp"});
+  expect_error(score({"--mesh", "tensor=3", "--strict"}), 3, "sharding.strict",
+               {"tensor (3) does not divide it"});
+}
+
 TEST_F(ScoreErrors, UnknownModelType) {
   Json config = read_json(scratch_ / "model/config.json");
   config["model_type"] = "qwen33";

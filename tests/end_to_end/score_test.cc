@@ -102,6 +102,7 @@ std::vector<Case> cases() {
   out.push_back(
       {"qwen3_axis_1", "qwen3", {"--scan", "force", "--param-scan-axis", "1", "--remat", "full"}});
   out.push_back({"llama_tied_axis_last", "llama_tied", {"--param-scan-axis", "-1"}});
+  out.push_back({"qwen3_mesh", "qwen3", {"--mesh", "fsdp=2,tensor=2", "--shard", "mlp = fsdp"}});
   return out;
 }
 

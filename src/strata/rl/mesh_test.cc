@@ -68,8 +68,10 @@ std::map<std::string, HostTensor> unstacked(TinyTrainer& t) {
   checkpoint::TreeReader reader(slots, checkpoint::refs_of(*t.engine->parameters()));
   for (const weights::TensorSpec& spec : reader.specs()) {
     HostTensor host(spec.dtype, spec.dims);
-    std::span<const std::byte> bytes = reader.read(spec.name);
-    std::copy(bytes.begin(), bytes.end(), host.bytes());
+    std::byte* at = host.bytes();
+    reader.read(spec.name, [&](std::span<const std::byte> piece) {
+      at = std::copy(piece.begin(), piece.end(), at);
+    });
     out.emplace(spec.name, std::move(host));
   }
   return out;
