@@ -10,6 +10,7 @@ Command generate_command();     // generate.cc
 Command import_gguf_command();  // import_gguf.cc
 Command inspect_command();      // inspect.cc
 Command lint_command();         // lint.cc
+Command plan_command();         // plan.cc
 Command score_command();        // score.cc
 Command tokenize_command();     // tokenize.cc
 Command train_command();        // train.cc
