@@ -20,7 +20,8 @@ namespace strata::testing {
 class ScratchDirectory {
  public:
   ScratchDirectory() {
-    std::string name = (std::filesystem::path(::testing::TempDir()) / "strata-XXXXXX").string();
+    std::string name = (std::filesystem::path(::testing::TempDir()) / "strata-").string() +
+                       std::string(6, 'X');  // what mkdtemp fills in
     EXPECT_NE(::mkdtemp(name.data()), nullptr) << name;
     path_ = name;
   }
