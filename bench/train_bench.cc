@@ -131,16 +131,15 @@ struct Trainer {
 
   Json step() {
     Stopwatch clock;
-    double cpu = cpu_seconds();
+    double cpu = cpu_seconds(), host = thread_seconds();
     engine->accumulate(batch, static_cast<double>(batch.real_tokens), 1.0);
     double gradients = clock.seconds();
     rl::UpdateStats stats = engine->update();
+    host = thread_seconds() - host;
     for (const auto& entry : engine->parameters()->entries()) entry.second->wait();
-    return {{"name", "strata"},
-            {"seconds", clock.seconds()},
-            {"gradients", gradients},
-            {"cpu", cpu_seconds() - cpu},
-            {"loss", stats.loss}};
+    return {{"name", "strata"},       {"seconds", clock.seconds()},
+            {"gradients", gradients}, {"cpu", cpu_seconds() - cpu},
+            {"host", host},           {"loss", stats.loss}};
   }
 };
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the peers that Strata is compared with, each in a virtual environment of its own below
-# .deps/peers: jax (JAX, Optax) and torch (PyTorch, transformers, TRL). Nothing but the scripts of
+# .deps/peers: jax (JAX, Flax, Optax) and torch (PyTorch, transformers, TRL). Nothing but the scripts of
 # this folder uses them. A second run finds them in place and installs nothing.
 #
 #   PYTHON=/path/to/python3.12 bench/peers/setup.sh
@@ -31,7 +31,7 @@ install() {
     return
   fi
   echo "$1: installing $(grep -c == "$list") packages ($2 to download) into $dir"
-  grep -E '^(jax|jaxlib|optax|torch|transformers|trl|tokenizers)==' "$list" | sed 's/^/  /'
+  grep -E '^(jax|jaxlib|flax|optax|torch|transformers|trl|tokenizers)==' "$list" | sed 's/^/  /'
   rm -rf "$dir"
   "$python" -m venv "$dir"
   "$dir/bin/pip" install --quiet --no-deps --disable-pip-version-check -r "$list"
@@ -44,6 +44,6 @@ install() {
 
 python=$(find_python)
 mkdir -p "$peers"
-install jax "0.14 GB"
+install jax "0.17 GB"
 install torch "0.64 GB"
 du -shc "$peers/jax" "$peers/torch" | sed "s/^/on disk: /"
