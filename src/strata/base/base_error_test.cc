@@ -208,6 +208,11 @@ TEST(ConfigErrorTest, UnknownKeysNameTheirPlaceAndTheNearestKey) {
   empty.integer("train.steps", 1, {});
   expect_error([&] { empty.reject_unknown(); }, "config.unknown_key", Code::invalid_argument,
                "'trian'");
+  Config table = Config::from_text("[reward]\ncommand = 1\n", "c.toml");
+  table.allow("reward.kind");
+  table.allow("reward.options.command");
+  expect_error([&] { table.reject_unknown(); }, "config.unknown_key", Code::invalid_argument,
+               "'reward.command', did you mean 'reward.options.command'?");
 }
 
 TEST(ProcessErrorTest, ProgramsThatDoNotStart) {

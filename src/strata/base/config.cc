@@ -182,6 +182,17 @@ toml::table to_toml(const Json& object) {
   return table;
 }
 
+std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+// A key in the wrong table is likelier than a misspelt one.
+std::string nearest_key(const std::string& key, const std::vector<std::string>& known) {
+  std::vector<std::string> same;
+  for (const std::string& k : known) {
+    if (last_part(k) == last_part(key)) same.push_back(k);
+  }
+  return nearest(key, same.empty() ? known : same);
+}
+
 }  // namespace
 
 Config Config::from_file(const std::filesystem::path& path,
@@ -380,9 +391,16 @@ std::vector<double> Config::numbers(const std::string& key, NumberRange range) {
   return values;
 }
 
+void Config::allow(const std::string& key) { declare(key); }
+
+std::vector<std::string> Config::declared() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : effective_) keys.push_back(key);
+  return keys;
+}
+
 void Config::reject_unknown() const {
-  std::vector<std::string> known;
-  for (const auto& declared : declared_) known.push_back(declared.first);
+  std::vector<std::string> known = declared();
   auto is_inside = [](const std::string& inner, const std::string& table) {
     return inner.size() > table.size() && inner.compare(0, table.size(), table) == 0 &&
            (inner[table.size()] == '.' || inner[table.size()] == '[');
@@ -401,7 +419,7 @@ void Config::reject_unknown() const {
   size_t unknown = 0;
   for (const auto& [key, entry] : entries_) {
     if (is_known(key, entry.is_table) || ++unknown > kShown) continue;
-    std::string near = nearest(key, known);
+    std::string near = nearest_key(key, known);
     if (unknown == 1) first_place = entry.place;
     got += fmt::format("{}'{}'", unknown == 1 ? "" : ", ", key);
     if (unknown > 1) got += fmt::format(" ({})", entry.place);

@@ -68,8 +68,13 @@ class Config {
   std::vector<int64_t> integers(const std::string& key, IntRange range = {});
   std::vector<double> numbers(const std::string& key, NumberRange range = {});
 
-  // Throws invalid_argument naming every undeclared key (the first 20) with its place and the
-  // nearest declared one. Call it when all getters have run, before any work starts.
+  // Declares a key that may be absent, without reading it.
+  void allow(const std::string& key);
+  // Every declared key, in order of declaration.
+  std::vector<std::string> declared() const;
+
+  // Throws invalid_argument naming every undeclared key (the first 20) with its place and a declared
+  // one: of those of the same last part, else of all, the nearest. Call it when all getters have run, before any work starts.
   void reject_unknown() const;
 
   // "config.toml:12" or "--set train.lr": where `key` was set; the file's name when it was not.

@@ -17,11 +17,12 @@ std::string choice(Config& c, const std::string& key, const std::string& fallbac
   return c.choice(key, fallback, allowed);
 }
 
-// The options of a task or reward: every key below `prefix` that is not one of the caller's own.
+// The options of a task or reward that are given.
 void read_options(Config& c, const std::string& prefix, Json& options,
                   std::initializer_list<std::pair<const char*, char>> known) {
   for (const auto& [name, kind] : known) {
     std::string key = prefix + "." + name;
+    c.allow(key);
     if (!c.has(key)) continue;
     if (kind == 'i') options[name] = c.integer(key);
     if (kind == 'd') options[name] = c.number(key);
@@ -51,6 +52,7 @@ std::vector<RewardConfig> read_rewards(Config& c) {
     r.kind = c.text(prefix + ".kind");
     r.name = c.text(prefix + ".name", "");
     r.weight = c.number(prefix + ".weight", 1.0, {});
+    c.allow(prefix + ".on_failure");
     if (c.has(prefix + ".on_failure")) r.on_failure = c.number(prefix + ".on_failure");
     read_options(c, prefix + ".options", r.options,
                  {{"require_finished", 'b'},
@@ -70,6 +72,7 @@ PolicyLossOptions read_policy(Config& c) {
   PolicyLossOptions p;
   p.clip.low = c.number("grpo.clip_low", 0.2, kNotNegative);
   p.clip.high = c.number("grpo.clip_high", 0.2, kNotNegative);
+  c.allow("grpo.dual_clip");
   if (c.has("grpo.dual_clip")) p.clip.dual = c.number("grpo.dual_clip", kPositive);
   p.ratio = parse_ratio_level(choice(c, "grpo.ratio", "token", {"token", "sequence"}));
   p.beta = c.number("grpo.beta", 0.0, kNotNegative);
