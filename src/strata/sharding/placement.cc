@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "strata/base/error.h"
+#include "strata/base/strings.h"
+
 namespace strata::sharding {
 namespace {
 
@@ -11,6 +14,42 @@ bool known(const Mesh& mesh, const std::vector<std::string>& axes) {
 
 bool has_rule(const std::vector<Rule>& rules, const std::string& name) {
   return std::any_of(rules.begin(), rules.end(), [&](const Rule& r) { return r.name == name; });
+}
+
+// The first of the given specs that speaks of `name`; null when none does.
+const SpecRule* spec_for(const std::vector<SpecRule>& specs, const std::string& name) {
+  for (const SpecRule& s : specs) {
+    if (glob_matches(s.glob, name)) return &s;
+  }
+  return nullptr;
+}
+
+void check_specs(const std::vector<SpecRule>& specs, const Manifest& manifest) {
+  for (const SpecRule& s : specs) {
+    bool used = std::any_of(manifest.slots().begin(), manifest.slots().end(),
+                            [&](const Slot& slot) { return glob_matches(s.glob, slot.name); });
+    require(used, {.id = "sharding.spec_unmatched",
+                   .where = "sharding spec '" + s.glob + "'",
+                   .expected = "a parameter of this name",
+                   .got = "none",
+                   .cure = "strata plan lists the names",
+                   .code = Code::not_found});
+  }
+}
+
+// Dims that the spec leaves whole have no name while the rules are asked, so that they stay so.
+Resolved resolve_given(const Slot& slot, const PartitionSpec& spec, const Placement& placement) {
+  ParamType given = with_spec(slot.type, spec, placement.mesh, slot.name);
+  ParamType asked = given;
+  size_t entry = 0;
+  for (Dim& dim : asked.dims) {
+    if (dim.role != Role::none) continue;
+    if (entry >= spec.dims.size() || spec.dims[entry].empty()) dim.name.clear();
+    ++entry;
+  }
+  Resolved out = resolve(asked, placement.rules, placement.mesh, slot.name, placement.strict);
+  for (size_t i = 0; i < given.dims.size(); ++i) out.type.dims[i].name = given.dims[i].name;
+  return out;
 }
 
 }  // namespace
@@ -26,9 +65,16 @@ Placement place(const Manifest& manifest, const PlacementOptions& options,
     std::erase_if(rule.candidates, [&](const auto& axes) { return !known(options.mesh, axes); });
     out.rules.push_back(std::move(rule));
   }
-  ResolvedManifest resolved = resolve(manifest, out.rules, out.mesh, out.strict);
-  out.manifest = std::move(resolved.manifest);
-  out.reasons = std::move(resolved.reasons);
+  check_specs(options.specs, manifest);
+  std::vector<Slot> slots = manifest.slots();
+  for (Slot& slot : slots) {
+    const SpecRule* given = spec_for(options.specs, slot.name);
+    Resolved r = given == nullptr ? resolve(slot.type, out.rules, out.mesh, slot.name, out.strict)
+                                  : resolve_given(slot, given->spec, out);
+    slot.type = std::move(r.type);
+    out.reasons.insert(out.reasons.end(), r.reasons.begin(), r.reasons.end());
+  }
+  out.manifest = Manifest(std::move(slots), manifest.ties(), manifest.plans());
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "strata/sharding/partition_spec.h"
 #include "strata/sharding/resolver.h"
 
 namespace strata::sharding {
@@ -16,6 +17,9 @@ struct PlacementOptions {
   std::vector<Rule> rules = {};
   // Replication that a rule did not ask for is an error.
   bool strict = false;
+  // What parameters of a name get whatever the rules say, the first that matches. Dims of which a
+  // spec says nothing are on every device; stack dims are the rules'.
+  std::vector<SpecRule> specs = {};
 };
 
 struct Placement {
@@ -31,7 +35,7 @@ struct Placement {
 
 // `family` is the model's own rules; of their candidates those stay whose axes `mesh` has (a model
 // knows all axes that exist, a mesh only some). The given rules must speak of its axes. Throws as
-// resolve.
+// resolve and with_spec; not_found (sharding.spec_unmatched) for a spec that no parameter has.
 Placement place(const Manifest& manifest, const PlacementOptions& options,
                 const std::vector<Rule>& family);
 
