@@ -16,6 +16,10 @@ std::string_view trim(std::string_view text);
 // The member of `known` with the smallest edit distance to `name`; empty when `known` is.
 std::string nearest(std::string_view name, std::span<const std::string> known);
 
+// Whether the glob matches the whole text: '*' is any run of characters (dots too), '?' any single
+// one. Takes at most |glob| * |text| steps.
+bool glob_matches(std::string_view glob, std::string_view text);
+
 // "1.50 GiB", "12 B".
 std::string bytes_text(uint64_t bytes);
 

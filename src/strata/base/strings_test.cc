@@ -27,6 +27,23 @@ TEST(StringsTest, NearestIsTheSmallestEditDistance) {
   EXPECT_EQ(nearest("x", {}), "");
 }
 
+TEST(StringsTest, GlobsOfStarsAndQuestionMarks) {
+  EXPECT_TRUE(glob_matches("*", ""));
+  EXPECT_TRUE(glob_matches("*", "a.b"));
+  EXPECT_TRUE(glob_matches("model.*.bias", "model.layers.3.q.bias"));
+  EXPECT_TRUE(glob_matches("*.layers.?.*", "model.layers.3.q"));
+  EXPECT_TRUE(glob_matches("*ab*ab", "abxabab"));
+  EXPECT_FALSE(glob_matches("*.layers.?.*", "model.layers.13.q"));
+  EXPECT_FALSE(glob_matches("model", "model.q"));
+  EXPECT_FALSE(glob_matches("", "a"));
+  EXPECT_TRUE(glob_matches("", ""));
+  EXPECT_FALSE(glob_matches("?", ""));
+  // Many stars do not take exponential time.
+  std::string stars;
+  for (int i = 0; i < 40; ++i) stars += "*a";
+  EXPECT_FALSE(glob_matches(stars + "b", std::string(5000, 'a')));
+}
+
 TEST(StringsTest, BytesAndLists) {
   EXPECT_EQ(bytes_text(12), "12 B");
   EXPECT_EQ(bytes_text(1536), "1.50 KiB");
