@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "strata/base/json.h"
 #include "strata/nn/context.h"
+#include "strata/nn/model_transform.h"
 #include "strata/nn/module.h"
 #include "strata/nn/token_context.h"
 #include "strata/sharding/placement.h"
@@ -55,6 +57,11 @@ class CausalLm : public nn::Module {
   explicit CausalLm(LmConfig config) : Module(nullptr, ""), config_(std::move(config)) {}
   const LmConfig& config() const { return config_; }
 
+  // Changes the built model; throws as nn::ModelTransform::apply.
+  void apply(const nn::ModelTransform& transform);
+  // The transforms that were applied, in order, as nn::transform_from_json reads them.
+  const Json& transforms() const { return transforms_; }
+
   virtual LmOutput forward(const nn::Context& context, const LmInput& input) const = 0;
   // What each layer keeps of a row's earlier tokens, in dtype `compute`, for `rows` rows with room
   // for `length` tokens; dim 0 is the row. Attention keeps keys and values, (rows, kv_heads,
@@ -71,6 +78,7 @@ class CausalLm : public nn::Module {
 
  private:
   LmConfig config_;
+  Json transforms_ = Json::array();
 };
 
 }  // namespace strata::models

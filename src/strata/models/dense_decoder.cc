@@ -75,7 +75,7 @@ std::vector<StateTypes> DenseDecoder::state_types(int64_t rows, int64_t length,
 }
 
 Value DenseDecoder::head(const nn::Context& context) const {
-  return context(head_ ? head_->weight() : body_.embed.weight());
+  return head_ ? head_->kernel(context) : context(body_.embed.weight());
 }
 
 std::vector<sharding::Tie> DenseDecoder::ties() const {

@@ -37,6 +37,23 @@ TEST(Config, NotAnObject) {
   fails(kInvalid, "models.config_object", "rope_scaling", {{"rope_scaling", 4}});
 }
 
+TEST(Config, Transforms) {
+  fails(Code::data_loss, "models.transforms", "dir/config.json, key 'strata_transforms'",
+        {{"strata_transforms", "lora"}});
+  fails(Code::data_loss, "nn.transform_kind", "'dora'",
+        {{"strata_transforms", {{{"kind", "dora"}}}}});
+  Json lora = {{"kind", "lora"}, {"rank", 2}, {"alpha", 4}, {"rslora", false}};
+  lora["targets"] = {"*.q_proj", "lm_head"};
+  Json c = with_transforms(config(), Json::array({lora}));
+  auto model = build_model(c, "c");
+  EXPECT_EQ(model->transforms(), Json::array({lora}));
+  EXPECT_EQ(model->all_params().size(), build_model(config(), "c")->all_params().size() + 6);
+  EXPECT_EQ(with_transforms(c, Json::array()), config());
+  c["tie_word_embeddings"] = true;
+  expect_error(kInvalid, "nn.transform_target", "another name of model.embed_tokens.weight",
+               [&] { build_model(c, "c"); });
+}
+
 TEST(Config, MissingKey) {
   fails(Code::not_found, "models.config_missing", "vocab_size", {{"vocab_size", nullptr}});
   fails(Code::not_found, "models.config_missing", "rope_scaling",

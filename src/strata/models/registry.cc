@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "strata/base/error.h"
 #include "strata/base/strings.h"
 #include "strata/models/llama.h"
 #include "strata/models/qwen3.h"
@@ -16,6 +17,18 @@ struct Family {
 
 constexpr std::array kFamilies{Family{"llama", build_llama}, Family{"qwen3", build_qwen3}};
 
+void apply_transforms(CausalLm& model, const Json& config, const std::string& where) {
+  auto it = config.find(nn::kTransformsKey);
+  if (it == config.end()) return;
+  const std::string place = where + ", key '" + nn::kTransformsKey + "'";
+  require(it->is_array(), {.id = "models.transforms",
+                           .where = place,
+                           .expected = "a list of transforms",
+                           .got = it->dump().substr(0, 60),
+                           .code = Code::data_loss});
+  for (const Json& one : *it) model.apply(*nn::transform_from_json(one, place));
+}
+
 }  // namespace
 
 std::vector<std::string> known_model_types() {
@@ -28,7 +41,10 @@ std::unique_ptr<CausalLm> build_model(const Json& config, const std::string& whe
   ConfigReader reader(config, where);
   std::string type = reader.text_or("model_type", "");
   for (const Family& f : kFamilies) {
-    if (type == f.model_type) return f.build(reader);
+    if (type != f.model_type) continue;
+    auto model = f.build(reader);
+    apply_transforms(*model, config, where);
+    return model;
   }
   std::vector<std::string> known = known_model_types();
   unimplemented({.id = "models.model_type",
@@ -41,6 +57,12 @@ std::unique_ptr<CausalLm> build_model(const Json& config, const std::string& whe
 std::unique_ptr<CausalLm> build_model(const std::filesystem::path& directory) {
   std::filesystem::path path = directory / "config.json";
   return build_model(read_json(path), path.string());
+}
+
+Json with_transforms(Json config, const Json& transforms) {
+  config.erase(nn::kTransformsKey);
+  if (!transforms.empty()) config[nn::kTransformsKey] = transforms;
+  return config;
 }
 
 }  // namespace strata::models

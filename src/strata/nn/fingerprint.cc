@@ -35,7 +35,8 @@ class Printer {
       bool inside = path.starts_with(prefix_);
       return {std::move(key), "tied to " + (inside ? "its " + path.substr(prefix_.size()) : path)};
     }
-    Trait own{std::move(key), buffer ? "a buffer " + type : type};
+    bool adapter = p.kind() == sharding::Kind::adapter;
+    Trait own{std::move(key), (buffer ? "a buffer " : adapter ? "an adapter " : "") + type};
     own.per_layer_buffer = buffer;
     return own;
   }

@@ -39,6 +39,9 @@ Param::Param(Module* owner, std::string name, sharding::ParamType type, sharding
 Buffer::Buffer(Module* owner, std::string name, sharding::ParamType type, Share share)
     : Param(owner, std::move(name), std::move(type), sharding::Kind::buffer, share) {}
 
+Adapter::Adapter(Module* owner, std::string name, sharding::ParamType type)
+    : Param(owner, std::move(name), std::move(type), sharding::Kind::adapter, Share::per_layer) {}
+
 Tap::Tap(Module* owner, std::string name) : owner_(owner), name_(std::move(name)) {
   owner->claim(name_);
   owner->taps_.push_back(this);
@@ -79,6 +82,10 @@ void Module::claim(std::string_view name) const {
            .cure = "Declare it while the model is built, or in a model transform",
            .code = Code::failed_precondition});
 }
+
+std::vector<InitialValue> Module::initial_values(const Context&) const { return {}; }
+
+bool Module::frozen() const { return root_of(*this).frozen_; }
 
 void Module::freeze() const { root_of(*this).frozen_ = true; }
 

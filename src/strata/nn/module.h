@@ -14,11 +14,20 @@
 #include <string_view>
 #include <vector>
 
+#include "strata/ir/ir.h"
 #include "strata/sharding/manifest.h"
 
 namespace strata::nn {
 
+class Context;
 class Module;
+class Param;
+
+// The value that a field has in a model whose files hold none.
+struct InitialValue {
+  const Param* field = nullptr;
+  ir::Value value;
+};
 
 // What layers of a stack do about a buffer: each has its own values, or all have the same.
 enum class Share { per_layer, shared };
@@ -64,6 +73,13 @@ class Buffer : public Param {
   Buffer(Module* owner, std::string name, sharding::ParamType type, Share share);
 };
 
+// A declared tensor that a model transform adds to be trained while the parameters stay as they
+// are. A kind of its own: nothing takes it for a parameter.
+class Adapter : public Param {
+ public:
+  Adapter(Module* owner, std::string name, sharding::ParamType type);
+};
+
 // A declared intermediate: a router's loss, an activation to look at. A module emits each of its
 // taps once a call (Context::tap). Taps cost nothing until someone wants them as outputs (TapSink)
 // or names them to be kept for the reverse sweep (remat "names:a,b" means taps of these names).
@@ -95,16 +111,24 @@ class Module {
   std::string path() const;
   const std::vector<const Param*>& params() const { return params_; }
   const std::vector<const Tap*>& taps() const { return taps_; }
-  const std::vector<const Module*>& children() const { return children_; }
+  std::vector<const Module*> children() const { return {children_.begin(), children_.end()}; }
+  // For model transforms, which may change what a built model declares.
+  const std::vector<Module*>& children() { return children_; }
   const Module* parent() const { return parent_; }
 
   // Class and configuration as text, without submodules: what two modules must share to run as one
   // scanned body. "RmsNorm(eps=1e-06)".
   virtual std::string describe() const = 0;
 
+  // What the fields that model transforms gave this very module start from. Their values are traced
+  // from those of the parameters and from random keys.
+  virtual std::vector<InitialValue> initial_values(const Context& context) const;
+
   // Own parameters, then those of the submodules, in order of declaration.
   std::vector<const Param*> all_params() const;
 
+  // Whether a structure has been made of the model.
+  bool frozen() const;
   // Ends the build phase of the whole model: from now on declaring a member is an error. A
   // Structure does this, as what is declared later would be in no manifest.
   void freeze() const;
@@ -118,7 +142,7 @@ class Module {
   std::string name_;
   std::vector<const Param*> params_;
   std::vector<const Tap*> taps_;
-  std::vector<const Module*> children_;
+  std::vector<Module*> children_;
   mutable bool frozen_ = false;  // of a root
 };
 

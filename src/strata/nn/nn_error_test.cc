@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "strata/nn/attention.h"
+#include "strata/nn/fake_quant.h"
+#include "strata/nn/lora.h"
 #include "strata/nn/toy_for_test.h"
 #include "strata/ops/constant.h"
 #include "strata/ops/shape.h"
@@ -40,6 +42,62 @@ TEST(ModuleErrors, KvHeadsThatDoNotDivide) {
     Attention(&model, "attention", {8, 4, 0, 2});
   });
   EXPECT_EQ(model.children().size(), 1u);  // no trace of what failed
+}
+
+// ---- Model transforms ---------------------------------------------------------------------------
+
+// An embedding beside the layers.
+struct TableModel : ToyModel {
+  TableModel() : ToyModel(2), table(this, "table", 5, 3) {}
+  Embedding table;
+};
+
+TEST(TransformErrors, TargetsThatAreNoLinearMap) {
+  TableModel model;
+  auto refused = [&](const std::string& target, const std::string& part) {
+    expect_error(kInvalid, "nn.transform_target", part, [&] {
+      Lora({.targets = {"*.linear", target}}).apply(model, {{"head.weight", "table.weight"}});
+    });
+  };
+  refused("*.linaer", "The nearest is layers.*.linear");
+  refused("linear", "no module of this path");
+  refused("table", "table, a Embedding");
+  refused("table", "only what multiplies with a kernel");
+  refused("head", "another name of table.weight");
+  expect_error(kInvalid, "nn.transform_target", "at least one",
+               [&] { Lora({.targets = {}}).apply(model, {}); });
+  Module& root = model;
+  EXPECT_EQ(root.all_params().size(), 3u);  // nothing was declared
+}
+
+TEST(TransformErrors, OnceAndBeforeTheStructure) {
+  ToyModel model(2);
+  Lora lora({.targets = {"layers.1.*"}});
+  lora.apply(model, {});
+  expect_error(Code::already_exists, "nn.transform_twice", "a field 'lora_A'",
+               [&] { Lora({.targets = {"*.linear"}}).apply(model, {}); });
+  EXPECT_EQ(model.all_params().size(), 4u);
+  Structure structure(model, {});
+  expect_error(Code::failed_precondition, "nn.frozen", "before the model's structure",
+               [&] { FakeQuant({.targets = {"*.linear"}}).apply(model, {}); });
+}
+
+TEST(TransformErrors, Numbers) {
+  expect_error(kInvalid, "nn.lora_config", "rank 0", [] { Lora({.rank = 0, .targets = {"*"}}); });
+  expect_error(kInvalid, "nn.lora_config", "alpha -1", [] { Lora({.alpha = -1}); });
+  expect_error(kInvalid, "nn.quant_format", "'int4'", [] { parse_quant_format("int4"); });
+}
+
+TEST(TransformErrors, Files) {
+  auto refused = [](const char* id, const char* part, const char* text) {
+    expect_error(Code::data_loss, id, part,
+                 [&] { transform_from_json(Json::parse(text), "config.json"); });
+  };
+  refused("nn.transform_kind", "'dora'", R"({"kind": "dora"})");
+  refused("nn.transform_key", "'dropout'",
+          R"({"kind": "lora", "rank": 1, "alpha": 1, "targets": ["*"], "dropout": 1})");
+  refused("nn.transform_key", "key 'targets'", R"({"kind": "lora", "rank": 1, "alpha": 1})");
+  refused("nn.transform_key", "key 'targets'", R"({"kind": "fake_quant", "format": "int8"})");
 }
 
 TEST(StructureErrors, ForceWantsAStack) {

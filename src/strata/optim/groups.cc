@@ -105,9 +105,9 @@ class Matcher {
   int64_t group_of(const Slot& slot) {
     std::vector<std::string> names = {slot.name};
     if (auto stacked = sharding::parse_stacked_name(slot.name)) names = stacked->layer_names();
-    int64_t group = match(names.front(), slot.type);
+    int64_t group = match(names.front(), slot.kind, slot.type);
     for (const std::string& name : names) {
-      int64_t other = match(name, slot.type);
+      int64_t other = match(name, slot.kind, slot.type);
       if (group < 0 || other == group) continue;
       if (other < 0) return -1;
       fail({.id = "optim.group_split",
@@ -142,12 +142,13 @@ class Matcher {
   }
 
   // The group that the rules give; -1 (and a note) when there is none or more than one.
-  int64_t match(const std::string& name, const ParamType& type) {
+  int64_t match(const std::string& name, sharding::Kind kind, const ParamType& type) {
     const int64_t rank = unstacked_rank(type);
     int64_t group = -1;
     for (size_t r = 0; r < config_.rules.size(); ++r) {
       const GroupRule& rule = config_.rules[r];
       bool fits = rule.min_rank <= rank && rank <= rule.max_rank && has_dim(type, rule.dim);
+      fits = fits && rule.kind == kind;
       if (!fits || !glob_matches(rule.glob, name)) continue;
       ++hits_[r];
       if (group < 0) {
@@ -207,33 +208,22 @@ GroupsConfig muon_groups(double adamw_multiplier) {
           .first_match_wins = true};
 }
 
-bool glob_matches(std::string_view glob, std::string_view text) {
-  size_t g = 0, t = 0;
-  size_t star = std::string_view::npos, resume = 0;
-  while (t < text.size()) {
-    if (g < glob.size() && glob[g] == '*') {
-      star = g++;
-      resume = t;
-    } else if (g < glob.size() && (glob[g] == '?' || glob[g] == text[t])) {
-      ++g;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      // The last star takes one character more; earlier ones need never be tried again.
-      g = star + 1;
-      t = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (g < glob.size() && glob[g] == '*') ++g;
-  return g == glob.size();
+GroupsConfig adapter_groups() {
+  return {.groups = {{.name = "adapter"}, {.name = "frozen", .frozen = true}},
+          .rules = {{.group = "adapter", .kind = sharding::Kind::adapter}, {.group = "frozen"}}};
+}
+
+bool has_adapters(const Manifest& manifest) {
+  const std::vector<Slot>& slots = manifest.slots();
+  return std::any_of(slots.begin(), slots.end(),
+                     [](const Slot& s) { return s.kind == sharding::Kind::adapter; });
 }
 
 Groups::Groups(const Manifest& manifest, const GroupsConfig& config) : groups_(config.groups) {
   check_groups(groups_);
   Matcher matcher(config);
   for (const Slot& slot : manifest.slots()) {
-    of_slot_.push_back(slot.kind == sharding::Kind::param ? matcher.group_of(slot) : -1);
+    of_slot_.push_back(slot.kind != sharding::Kind::buffer ? matcher.group_of(slot) : -1);
   }
   matcher.check();
   counts_.assign(groups_.size(), 0);

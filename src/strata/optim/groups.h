@@ -33,12 +33,13 @@ struct GroupConfig {
   bool elementwise = false;
 };
 
-// Sends the parameters whose name matches `glob`, whose unstacked rank is in [min_rank, max_rank]
-// and which have a dim of the logical name `dim` (when one is given) to `group`. In a glob, '*' is
-// any run of characters (dots too) and '?' any single one; the whole name must match.
+// Sends the parameters of the kind `kind` whose name matches `glob` (strata::glob_matches), whose
+// unstacked rank is in [min_rank, max_rank] and which have a dim of the logical name `dim` (when
+// one is given) to `group`. Adapters are a kind of their own: no rule for parameters takes them.
 struct GroupRule {
   std::string group;
   std::string glob = "*";
+  sharding::Kind kind = sharding::Kind::param;
   int64_t min_rank = 0;
   int64_t max_rank = std::numeric_limits<int64_t>::max();
   std::string dim = {};
@@ -62,6 +63,10 @@ GroupsConfig default_groups();
 // The rates of the latter two are the schedule's times `adamw_multiplier`.
 GroupsConfig muon_groups(double adamw_multiplier = 1);
 
+// For models with adapters: "adapter" holds these and "frozen" every other parameter.
+GroupsConfig adapter_groups();
+bool has_adapters(const sharding::Manifest& manifest);
+
 // A parameter that is trained.
 struct Parameter {
   std::string name;
@@ -69,9 +74,6 @@ struct Parameter {
   size_t group = 0;          // index in Groups::groups()
   bool elementwise = false;  // the group's
 };
-
-// Whether the glob (see GroupRule) matches the whole text. Takes at most |glob| * |text| steps.
-bool glob_matches(std::string_view glob, std::string_view text);
 
 // The evaluated function. Immutable, so any number of threads may read it.
 class Groups {

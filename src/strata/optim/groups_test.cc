@@ -15,23 +15,6 @@ ParamType stacked(const Dims& sizes) {
   return type;
 }
 
-TEST(Glob, StarsAndQuestionMarks) {
-  EXPECT_TRUE(glob_matches("*", ""));
-  EXPECT_TRUE(glob_matches("*", "a.b"));
-  EXPECT_TRUE(glob_matches("model.*.bias", "model.layers.3.q.bias"));
-  EXPECT_TRUE(glob_matches("*.layers.?.*", "model.layers.3.q"));
-  EXPECT_TRUE(glob_matches("*ab*ab", "abxabab"));
-  EXPECT_FALSE(glob_matches("*.layers.?.*", "model.layers.13.q"));
-  EXPECT_FALSE(glob_matches("model", "model.q"));
-  EXPECT_FALSE(glob_matches("", "a"));
-  EXPECT_TRUE(glob_matches("", ""));
-  EXPECT_FALSE(glob_matches("?", ""));
-  // Many stars do not take exponential time.
-  std::string stars;
-  for (int i = 0; i < 40; ++i) stars += "*a";
-  EXPECT_FALSE(glob_matches(stars + "b", std::string(5000, 'a')));
-}
-
 TEST(Groups, ByDefaultOnlyMatricesDecay) {
   Manifest manifest = manifest_of({{"embed.weight", f32_type({7, 4})},
                                    {"model.layers[0:2:1].norm.weight", stacked({2, 4})},
@@ -105,6 +88,23 @@ TEST(Groups, TextTellsWhatAGroupSets) {
   EXPECT_EQ(Groups(manifest, config).text(),
             "g: 1 parameters, 4 elements, lr x 0.5, weight decay 0.1, clipped at 2 by its own "
             "norm\n");
+}
+
+TEST(Groups, AdaptersAreAKindOfTheirOwn) {
+  Manifest plain = manifest_of({{"q.weight", f32_type({2, 2})}});
+  std::vector<sharding::Slot> slots = plain.slots();
+  slots.push_back({"q.lora_A.weight", sharding::Kind::adapter, f32_type({3, 2})});
+  slots.push_back({"q.scale", sharding::Kind::buffer, f32_type({2})});
+  Manifest manifest(slots, {}, {});
+  EXPECT_FALSE(has_adapters(plain));
+  EXPECT_TRUE(has_adapters(manifest));
+  Groups groups(manifest, adapter_groups());
+  ASSERT_EQ(groups.parameters().size(), 1u);
+  EXPECT_EQ(groups.parameters()[0].name, "q.lora_A.weight");
+  EXPECT_TRUE(groups.group_of(manifest, "q.weight").frozen);
+  EXPECT_EQ(groups.text(),
+            "adapter: 1 parameters, 6 elements, lr x 1, weight decay of the optimiser\n"
+            "frozen: 1 parameters, 4 elements, frozen\n");
 }
 
 // Two rules of one group do not contradict each other.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "strata/base/error.h"
+#include "strata/nn/compute_type.h"
 #include "strata/nn/context.h"
 #include "strata/nn/linear.h"
 #include "strata/ops/arithmetic.h"
@@ -29,7 +30,7 @@ std::unique_ptr<ir::Function> new_function(const ModelView& view, const char* na
 Values declare_parameters(ir::Function& f, const ModelView& view) {
   Values out;
   for (const sharding::Slot& s : view.structure->manifest().slots()) {
-    out.push_back(ops::convert(f.declare(s.type, s.name), view.compute));
+    out.push_back(nn::in_compute_type(s, f.declare(s.type, s.name), view.compute));
   }
   return out;
 }

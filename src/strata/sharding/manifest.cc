@@ -86,13 +86,14 @@ Dim dim_from_json(const Json& json, const std::string& where) {
 }
 
 Kind parse_kind(const std::string& name, const std::string& where) {
-  if (name == name_of(Kind::param)) return Kind::param;
-  require(name == name_of(Kind::buffer), {.id = "sharding.slot_kind",
-                                          .where = where,
-                                          .expected = "kind param or buffer",
-                                          .got = "'" + name + "'",
-                                          .code = Code::data_loss});
-  return Kind::buffer;
+  for (Kind kind : {Kind::param, Kind::buffer, Kind::adapter}) {
+    if (name == name_of(kind)) return kind;
+  }
+  fail({.id = "sharding.slot_kind",
+        .where = where,
+        .expected = "kind param, buffer or adapter",
+        .got = "'" + name + "'",
+        .code = Code::data_loss});
 }
 
 Slot slot_from_json(const Json& json, const std::string& where) {
@@ -121,7 +122,10 @@ LayerPlan plan_from_json(const Json& json, const std::string& where) {
 
 }  // namespace
 
-std::string_view name_of(Kind kind) { return kind == Kind::param ? "param" : "buffer"; }
+std::string_view name_of(Kind kind) {
+  if (kind == Kind::adapter) return "adapter";
+  return kind == Kind::param ? "param" : "buffer";
+}
 
 Manifest::Manifest(std::vector<Slot> slots, std::vector<Tie> ties, std::vector<LayerPlan> plans)
     : slots_(std::move(slots)), ties_(std::move(ties)), plans_(std::move(plans)) {

@@ -14,10 +14,11 @@
 
 namespace strata::sharding {
 
-// A `param` is trained (unless its group freezes it); a `buffer` never is.
-enum class Kind : uint8_t { param, buffer };
+// A `param` is trained (unless its group freezes it); a `buffer` never is. An `adapter` is what a
+// model transform declares beside frozen parameters to be trained in their place.
+enum class Kind : uint8_t { param, buffer, adapter };
 
-// "param", "buffer".
+// "param", "buffer", "adapter".
 std::string_view name_of(Kind kind);
 
 struct Slot {

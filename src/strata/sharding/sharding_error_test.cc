@@ -6,6 +6,7 @@
 #include "strata/base/error.h"
 #include "strata/sharding/box.h"
 #include "strata/sharding/manifest.h"
+#include "strata/sharding/placement.h"
 #include "strata/sharding/resolver.h"
 
 namespace strata::sharding {
@@ -211,13 +212,43 @@ TEST(ShardingErrorTest, ManifestFiles) {
   expect_error(broken([](Json& j) { j["slots"][0]["dims"][0]["axes"] = {1}; }),
                "sharding.manifest_axis", lost, "as strings");
   expect_error(broken([](Json& j) { j["slots"][0]["kind"] = "weight"; }), "sharding.slot_kind",
-               lost, "param or buffer");
+               lost, "param, buffer or adapter");
   expect_error(broken([](Json& j) { j["slots"][0]["dtype"] = "float"; }), "base.dtype_name", kWrong,
                "'float'");
   expect_error(broken([](Json& j) { j["slots"][0]["dims"][0]["size"] = "2"; }), "json.type", kWrong,
                "m.json, slots[0]");
   expect_error(broken([](Json& j) { j["plans"][0]["runs"][0]["first"] = 1; }), "sharding.plan_runs",
                kWrong, "starts at 0");
+}
+
+TEST(ShardingErrorTest, PartitionSpecs) {
+  auto read = [](const char* text) { return [text] { parse_partition_spec(text); }; };
+  expect_error(read("P('fsdp'"), "sharding.spec", kWrong, "the end");
+  expect_error(read("P('fsdp') x"), "sharding.spec", kWrong, "nothing after the spec");
+  expect_error(read("P('fsdp' 'x')"), "sharding.spec", kWrong, "expected ','");
+  expect_error(read("P('fs dp')"), "sharding.spec", kWrong, "letters, digits");
+  expect_error(read("{devices=[2,1]<=[2]}"), "sharding.spec", kWrong, "'=[2,1]");
+  expect_error(read("['a', 3 + ]"), "sharding.spec", kWrong, "a name, None or a list");
+  expect_error(read("[{\"a\":(1)2}, {}]"), "sharding.spec_form", Code::unimplemented, "sub-axis");
+  expect_error(read("#sdy.sharding<@mesh, [{\"a\"}p1]>"), "sharding.spec_form",
+               Code::unimplemented, "a priority");
+  expect_error(read("#sdy.sharding<@mesh, [{}], replicated={\"a\"}>"), "sharding.spec_form",
+               Code::unimplemented, "replicated");
+  expect_error([] { parse_spec_rule("P('a')"); }, "sharding.spec_rule", kWrong, "GLOB = SPEC");
+  const Mesh mesh = Mesh::parse("a=2,b=2");
+  auto apply = [&](const Dims& sizes, const char* text) {
+    return [&mesh, sizes, text] {
+      with_spec(plain_type(DType::f32, sizes), parse_partition_spec(text), mesh, "w");
+    };
+  };
+  expect_error(apply({4}, "P('a', 'b')"), "sharding.spec_rank", kWrong, "at most 1 entries");
+  expect_error(apply({}, "P(None)"), "sharding.spec_rank", kWrong, "at most 0 entries");
+  expect_error(apply({4}, "P(('a', 'c'))"), "sharding.spec_names", kWrong, "got a, c");
+  expect_error(apply({4, 4}, "P('a', 'a')"), "sharding.axis_on_two_dims", kWrong, "a");
+  expect_error(apply({3}, "P('a')"), "sharding.not_divisible", kWrong, "w");
+  Manifest manifest({{"w", Kind::param, plain_type(DType::f32, {4})}}, {}, {});
+  expect_error([&] { place(manifest, {.mesh = mesh, .specs = {{"v*", {}}}}, {}); },
+               "sharding.spec_unmatched", Code::not_found, "'v*'");
 }
 
 }  // namespace
