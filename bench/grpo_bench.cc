@@ -74,7 +74,7 @@ int run(int argc, char** argv) {
       pjrt::Client::create(pjrt::Plugin::load("cpu", {.deps_dir = STRATA_DEPS_DIR})));
   rl::GrpoRun run(rl::read_grpo_config(file), compiler, rl::make_sampler_rollouts);
   Server server;
-  run.run([&] { return server(); });
+  run.run([&](rl::StopPoint point) { return point == rl::StopPoint::step && server(); });
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "strata/base/file.h"
+#include "strata/checkpoint/checkpoint_store.h"
 #include "strata/models/registry.h"
 #include "strata/rl/sampler_rollouts.h"
 #include "strata/testing/executor.h"
@@ -77,10 +78,10 @@ Config Runs::config(const std::string& text, const std::string& output,
   return Config::from_text(text, "test.toml", overrides);
 }
 
-std::string Runs::state(const std::string& output, int64_t step) const {
-  char name[32];
-  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
-  Json index = read_json(dir_ / output / "checkpoints" / name / "manifest.json");
+std::string Runs::state(const std::string& output, int64_t step,
+                        std::optional<int64_t> micro_steps) const {
+  Json index =
+      read_json(checkpoint::checkpoint_path(dir_ / output, step, micro_steps) / "manifest.json");
   std::string text;
   for (const char* part : {"parameters", "slots"}) {
     for (const Json& t : index.at(part)) {
@@ -90,8 +91,16 @@ std::string Runs::state(const std::string& output, int64_t step) const {
   return text;
 }
 
+std::vector<std::string> Runs::saved(const std::string& output) const {
+  std::vector<std::string> out;
+  for (const checkpoint::StoredCheckpoint& c : checkpoint::find_checkpoints(dir_ / output)) {
+    out.push_back(c.path.filename().string());
+  }
+  return out;
+}
+
 SftSummary Runs::sft(const std::string& output, std::vector<std::string> overrides,
-                     int64_t stop_after) const {
+                     int64_t stop_after, StopPoint point) const {
   constexpr const char* kSft =
       "[optimizer]\nlr = 1e-2\n[train]\nrows = 2\nrow_tokens = 48\naccumulate = 2\n"
       "[sft]\nsteps = 6\n";
@@ -100,20 +109,20 @@ SftSummary Runs::sft(const std::string& output, std::vector<std::string> overrid
   Config c = config(kSft, output, overrides);
   SftRun run(read_sft_config(c), compiler_);
   int64_t asked = 0;
-  return run.run([&] { return asked++ >= stop_after; });
+  return run.run([&](StopPoint p) { return p == point && asked++ >= stop_after; });
 }
 
 GrpoSummary Runs::grpo(const std::string& output, std::vector<std::string> overrides,
-                       int64_t stop_after) const {
+                       int64_t stop_after, StopPoint point) const {
   constexpr const char* kGrpo =
       "[optimizer]\nlr = 1e-3\n[grpo]\nsteps = 4\nprompts_per_step = 3\ngroup_size = 4\n"
       "max_new_tokens = 6\n[task]\nvalidation = 0\nheld_out = 5\n";
   Config c = config(kGrpo + rewards_, output, overrides);
   GrpoRun run(read_grpo_config(c), compiler_, make_sampler_rollouts);
   int64_t asked = 0;
-  return run.run([&] {
-    between_steps_();
-    return asked++ >= stop_after;
+  return run.run([&](StopPoint p) {
+    if (p == StopPoint::step) between_steps_();
+    return p == point && asked++ >= stop_after;
   });
 }
 

@@ -26,14 +26,18 @@ class Runs : public ::testing::Test {
                 std::vector<std::string> overrides) const;
   // 12 short conversations in data.jsonl.
   void write_data() const;
-  // Six steps on data.jsonl, which is also the evaluation data.
+  // Six steps on data.jsonl, which is also the evaluation data. Both runs stop where they ask for
+  // the (stop_after + 1)st time at a point of the kind `point`.
   SftSummary sft(const std::string& output, std::vector<std::string> overrides,
-                 int64_t stop_after = 1000) const;
+                 int64_t stop_after = 1000, StopPoint point = StopPoint::step) const;
   // Four steps of 3 prompts × 4 completions of at most 6 tokens, rewarded by their length.
   GrpoSummary grpo(const std::string& output, std::vector<std::string> overrides,
-                   int64_t stop_after = 1000) const;
+                   int64_t stop_after = 1000, StopPoint point = StopPoint::step) const;
   // Every tensor of the run's checkpoint, optimiser state included, as one text of hashes.
-  std::string state(const std::string& output, int64_t step) const;
+  std::string state(const std::string& output, int64_t step,
+                    std::optional<int64_t> micro_steps = {}) const;
+  // Names of the run's checkpoints, in order.
+  std::vector<std::string> saved(const std::string& output) const;
   std::vector<StepMetrics> metrics(const std::string& output) const;
 
   testing::ScratchDirectory scratch_;

@@ -60,7 +60,7 @@ class Snapshot {
   // that do not fit, resource_exhausted (checkpoint.snapshot_memory).
   explicit Snapshot(const Contents& contents);
 
-  int64_t step() const { return run_.step; }
+  const RunState& run() const { return run_; }
   // Host memory that it holds.
   uint64_t bytes() const { return bytes_; }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
 
 #include "strata/base/error.h"
@@ -23,8 +22,7 @@ constexpr const char* kFormat = "strata.checkpoint";
 }
 
 // An object with exactly these keys.
-void check_keys(const Json& json, std::initializer_list<const char*> keys,
-                const std::string& where) {
+void check_keys(const Json& json, const std::vector<const char*>& keys, const std::string& where) {
   if (!json.is_object()) damaged(where, "an object", json.type_name());
   for (const char* key : keys) {
     if (!json.contains(key)) damaged(where, fmt::format("a key '{}'", key), "none");
@@ -127,14 +125,21 @@ std::vector<FileEntry> parse_files(const Json& json, const std::string& where) {
 Json run_json(const RunState& run) {
   Json counts = Json::object();
   for (const auto& [name, value] : run.counts) counts[name] = value;
-  return {{"counts", counts}, {"loader", run.loader}, {"rng", run.rng}, {"extra", run.extra}};
+  Json out{{"counts", counts}, {"loader", run.loader}, {"rng", run.rng}, {"extra", run.extra}};
+  if (run.micro_steps) out["micro_steps"] = *run.micro_steps;
+  return out;
 }
 
 RunState parse_run(const Json& json, const std::string& where) {
   const std::string place = where + ", key 'run'";
   const Json& from = typed(json, "run", Json::value_t::object, where);
-  check_keys(from, {"counts", "loader", "rng", "extra"}, place);
   RunState run;
+  std::vector<const char*> keys{"counts", "loader", "rng", "extra"};
+  if (from.contains("micro_steps")) {
+    keys.push_back("micro_steps");
+    run.micro_steps = integer(from["micro_steps"], 0, kLargest, place + ".micro_steps");
+  }
+  check_keys(from, keys, place);
   run.step = integer(json.at("step"), 0, kLargest, where + ", key 'step'");
   for (const auto& item : typed(from, "counts", Json::value_t::object, place).items()) {
     run.counts[item.key()] =

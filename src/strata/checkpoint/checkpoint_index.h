@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,10 @@ namespace strata::checkpoint {
 // What a run needs besides its arrays to go on exactly where it stopped. This room gives none of
 // it a meaning but `step`.
 struct RunState {
-  int64_t step = 0;                       // of the run; names the checkpoint
+  int64_t step = 0;  // of the run; names the checkpoint
+  // In the middle of step `step` + 1: its micro-steps that are done; they are part of the name.
+  // Nothing between two steps.
+  std::optional<int64_t> micro_steps;
   std::map<std::string, int64_t> counts;  // counters of the optimiser, by name
   Json loader = Json::object();           // position of the data loader
   std::vector<uint32_t> rng;              // words of the root seed

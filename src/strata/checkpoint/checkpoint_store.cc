@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "strata/base/error.h"
@@ -20,19 +21,30 @@ constexpr std::string_view kPrefix = "step-";
 // What stands behind a checkpoint's name while it is being written or removed.
 constexpr std::string_view kTemporary = ".tmp-";
 
-std::string name_of_step(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+std::string name_of(int64_t step, std::optional<int64_t> micro_steps) {
+  std::string name = fmt::format("{}{:08}", kPrefix, step);
+  return micro_steps ? fmt::format("{}+{}", name, *micro_steps) : name;
+}
 
-// The step of a finished checkpoint's name.
-std::optional<int64_t> step_of(const std::string& name) {
-  if (name.compare(0, kPrefix.size(), kPrefix) != 0) return std::nullopt;
+struct Parsed {
   int64_t step = -1;
+  std::optional<int64_t> micro_steps;
+};
+
+// A finished checkpoint's name.
+std::optional<Parsed> parse_name(const std::string& name) {
+  if (name.compare(0, kPrefix.size(), kPrefix) != 0) return std::nullopt;
+  Parsed p;
   const char* end = name.data() + name.size();
-  auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  // The one spelling of each number, so that no step has two names.
-  if (error != std::errc() || stop != end || step < 0 || name != name_of_step(step)) {
-    return std::nullopt;
+  auto read = std::from_chars(name.data() + kPrefix.size(), end, p.step);
+  if (read.ec != std::errc() || p.step < 0) return std::nullopt;
+  if (read.ptr != end && *read.ptr == '+') {
+    read = std::from_chars(read.ptr + 1, end, p.micro_steps.emplace(-1));
+    if (read.ec != std::errc() || *p.micro_steps < 0) return std::nullopt;
   }
-  return step;
+  // The one spelling of each number, so that no state has two names.
+  if (name != name_of(p.step, p.micro_steps)) return std::nullopt;
+  return p;
 }
 
 // Hides the directory first, so that a crash in between leaves no half of a checkpoint.
@@ -52,19 +64,21 @@ fs::path created(const fs::path& directory) {
 
 }  // namespace
 
-fs::path checkpoint_path(const fs::path& run_directory, int64_t step) {
-  return run_directory / kFolder / name_of_step(step);
+fs::path checkpoint_path(const fs::path& run_directory, int64_t step,
+                         std::optional<int64_t> micro_steps) {
+  return run_directory / kFolder / name_of(step, micro_steps);
 }
 
 std::vector<StoredCheckpoint> find_checkpoints(const fs::path& run_directory) {
   std::vector<StoredCheckpoint> found;
   std::error_code ec;
   for (const fs::path& path : list_directory(run_directory / kFolder)) {
-    auto step = step_of(path.filename().string());
-    if (step && fs::is_directory(path, ec)) found.push_back({*step, path});
+    auto name = parse_name(path.filename().string());
+    if (name && fs::is_directory(path, ec)) found.push_back({name->step, path, name->micro_steps});
   }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.step < b.step; });
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.step, a.micro_steps) < std::tie(b.step, b.micro_steps);
+  });
   return found;
 }
 
@@ -91,44 +105,53 @@ CheckpointStore::CheckpointStore(fs::path run_directory, Retention retention)
   remove_unfinished();
 }
 
-bool CheckpointStore::has(int64_t step) const {
+bool CheckpointStore::has(int64_t step, std::optional<int64_t> micro_steps) const {
   std::error_code ec;
-  return fs::exists(checkpoint_path(run_directory_, step), ec);
+  return fs::exists(checkpoint_path(run_directory_, step, micro_steps), ec);
 }
 
-fs::path CheckpointStore::place_for(int64_t step) const {
-  require(step >= 0, {.id = "checkpoint.step",
-                      .where = run_directory_.string(),
-                      .expected = "a step >= 0",
-                      .got = fmt::format("{}", step),
-                      .code = Code::out_of_range});
-  const fs::path path = checkpoint_path(run_directory_, step);
-  require(!has(step), {.id = "checkpoint.exists",
-                       .where = path.string(),
-                       .expected = "a step without a checkpoint",
-                       .got = "one that has been saved before",
-                       .cure = "Resume from the latest checkpoint, or use another directory",
-                       .code = Code::already_exists});
+fs::path CheckpointStore::place_for(const RunState& state) const {
+  const int64_t micro_steps = state.micro_steps.value_or(0);
+  require(state.step >= 0 && micro_steps >= 0,
+          {.id = "checkpoint.step",
+           .where = run_directory_.string(),
+           .expected = "a step >= 0",
+           .got = fmt::format("{}", std::min(state.step, micro_steps)),
+           .code = Code::out_of_range});
+  const fs::path path = checkpoint_path(run_directory_, state.step, state.micro_steps);
+  require(!has(state.step, state.micro_steps),
+          {.id = "checkpoint.exists",
+           .where = path.string(),
+           .expected = "a step without a checkpoint",
+           .got = "one that has been saved before",
+           .cure = "Resume from the latest checkpoint, or use another directory",
+           .code = Code::already_exists});
   return path;
 }
 
 fs::path CheckpointStore::save(const Contents& contents, const SaveOptions& options) {
-  fs::path path = place_for(contents.run.step);
+  fs::path path = place_for(contents.run);
   save_checkpoint(path, contents, options);
   prune();
   return path;
 }
 
 fs::path CheckpointStore::save(const Snapshot& snapshot, const SaveOptions& options) {
-  fs::path path = place_for(snapshot.step());
+  fs::path path = place_for(snapshot.run());
   save_checkpoint(path, snapshot, options);
   prune();
   return path;
 }
 
 void CheckpointStore::prune() const {
-  if (retention_.keep_last == 0) return;
   std::vector<StoredCheckpoint> all = find_checkpoints(run_directory_);
+  // What was done in the middle of a step is also in whatever came later.
+  for (size_t i = all.size(); i-- > 1;) {
+    if (!all[i - 1].micro_steps) continue;
+    remove_checkpoint(all[i - 1].path);
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(i - 1));
+  }
+  if (retention_.keep_last == 0) return;
   auto last = static_cast<size_t>(retention_.keep_last);
   for (size_t i = 0; i + last < all.size(); ++i) {
     const int64_t step = all[i].step;
@@ -142,7 +165,7 @@ void CheckpointStore::remove_unfinished() const {
   for (const fs::path& path : list_directory(run_directory_ / kFolder)) {
     std::string name = path.filename().string();
     size_t end = name.find(kTemporary);
-    if (end != std::string::npos && step_of(name.substr(0, end))) remove_directory(path);
+    if (end != std::string::npos && parse_name(name.substr(0, end))) remove_directory(path);
   }
 }
 

@@ -15,19 +15,24 @@ namespace strata::checkpoint {
 struct StoredCheckpoint {
   int64_t step = 0;
   std::filesystem::path path;
+  // As RunState::micro_steps: set where it was saved in the middle of the next step.
+  std::optional<int64_t> micro_steps = {};
 };
 
-// The checkpoints of a run in the order of their steps. Names decide, by number: neither their
-// alphabetical order nor a time stamp counts, and unfinished or half-removed ones have other names.
+// The checkpoints of a run in the order of their steps, and behind each those in the middle of the
+// next one. Names decide, by number: neither their alphabetical order nor a time stamp counts, and
+// unfinished or half-removed ones have other names.
 // A run without any gives an empty list. Throws as directory.h.
 std::vector<StoredCheckpoint> find_checkpoints(const std::filesystem::path& run_directory);
-// The one with the highest step. Throws not_found (checkpoint.no_latest) naming the run.
+// The furthest. Throws not_found (checkpoint.no_latest) naming the run.
 StoredCheckpoint latest_checkpoint(const std::filesystem::path& run_directory);
-// RUN/checkpoints/step-00000012.
-std::filesystem::path checkpoint_path(const std::filesystem::path& run_directory, int64_t step);
+// RUN/checkpoints/step-00000012, or step-00000012+3 after three micro-steps more.
+std::filesystem::path checkpoint_path(const std::filesystem::path& run_directory, int64_t step,
+                                      std::optional<int64_t> micro_steps = {});
 
 // Which checkpoints stay when a new one has been written: the newest `keep_last` (0 = all), those
-// whose step is a multiple of `keep_every` (0 = none), and the steps of `keep`.
+// whose step is a multiple of `keep_every` (0 = none), and the steps of `keep`. One in the middle
+// of a step stays as long as it is the newest.
 struct Retention {
   int64_t keep_last = 0;
   int64_t keep_every = 0;
@@ -43,13 +48,13 @@ class CheckpointStore {
   // number, and as directory.h.
   explicit CheckpointStore(std::filesystem::path run_directory, Retention retention = {});
 
-  // Whether the step has a checkpoint.
-  bool has(int64_t step) const;
-  // Where the step's checkpoint will be. Throws already_exists (checkpoint.exists) when the step
-  // has one, out_of_range (checkpoint.step) on a negative step.
-  std::filesystem::path place_for(int64_t step) const;
-  // Saves under contents.run.step, then removes what retention gives up. At no moment is an earlier
-  // checkpoint gone before the new one is durable. Throws as place_for and save_checkpoint.
+  // Whether there is one of that state.
+  bool has(int64_t step, std::optional<int64_t> micro_steps = {}) const;
+  // Where the state's checkpoint will be. Throws already_exists (checkpoint.exists) when it has
+  // one, out_of_range (checkpoint.step) on a negative number.
+  std::filesystem::path place_for(const RunState& state) const;
+  // Saves under the name of contents.run, then removes what retention gives up. At no moment is an
+  // earlier checkpoint gone before the new one is durable. Throws as place_for and save_checkpoint.
   std::filesystem::path save(const Contents& contents, const SaveOptions& options = {});
   std::filesystem::path save(const Snapshot& snapshot, const SaveOptions& options = {});
   // Makes a step stay (the best one so far), or no longer.

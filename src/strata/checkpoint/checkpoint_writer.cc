@@ -45,10 +45,11 @@ CheckpointWriter::~CheckpointWriter() {
   }
 }
 
-bool CheckpointWriter::has(int64_t step) const {
-  if (under_way_.valid() && step_under_way_ == step) return true;
+bool CheckpointWriter::has(int64_t step, std::optional<int64_t> micro_steps) const {
+  bool same = state_under_way_.step == step && state_under_way_.micro_steps == micro_steps;
+  if (under_way_.valid() && same) return true;
   std::error_code ec;
-  return std::filesystem::exists(checkpoint_path(run_directory_, step), ec);
+  return std::filesystem::exists(checkpoint_path(run_directory_, step, micro_steps), ec);
 }
 
 void CheckpointWriter::save(const Contents& contents, int64_t keep, const SaveOptions& options) {
@@ -61,9 +62,9 @@ void CheckpointWriter::save(const Contents& contents, int64_t keep, const SaveOp
     store_->save(contents, options);
     return;
   }
-  store_->place_for(contents.run.step);
+  store_->place_for(contents.run);
   auto snapshot = std::make_unique<Snapshot>(contents);
-  step_under_way_ = snapshot->step();
+  state_under_way_ = snapshot->run();
   under_way_ = std::async(std::launch::async,
                           [store = &*store_, held = std::move(snapshot), options]() mutable {
                             yield_to_training();
@@ -78,7 +79,8 @@ void CheckpointWriter::wait() {
   try {
     under_way_.get();
   } catch (Error& e) {
-    e.add_context(fmt::format("while the checkpoint of step {} was written", step_under_way_));
+    e.add_context(
+        fmt::format("while the checkpoint of step {} was written", state_under_way_.step));
     throw;
   }
 }

@@ -35,8 +35,8 @@ class CheckpointWriter {
   // Waits; what failed is logged, as it cannot be thrown.
   ~CheckpointWriter();
 
-  // Whether the step has a checkpoint or is being written.
-  bool has(int64_t step) const;
+  // Whether the state has a checkpoint or is being written.
+  bool has(int64_t step, std::optional<int64_t> micro_steps = {}) const;
   // Returns when the arrays may be changed. `keep`, a step, stays for ever from now on, and the one
   // kept before no longer (-1 = none). Throws what an earlier writing failed with, and as
   // CheckpointStore and Snapshot; in stream mode as CheckpointStore::save.
@@ -50,7 +50,7 @@ class CheckpointWriter {
   Retention retention_;
   std::optional<CheckpointStore> store_;
   int64_t kept_ = -1;
-  int64_t step_under_way_ = -1;
+  RunState state_under_way_;
   std::future<void> under_way_;
 };
 

@@ -40,7 +40,7 @@ void train_sft(const Flags& flags) {
   auto compiler = open_compiler({.plugin = config.plugin}, config.session.placement.mesh.size());
   InterruptFlag interrupt;
   rl::SftRun run(std::move(config), compiler);
-  rl::SftSummary s = run.run([&] { return interrupt.raised(); });
+  rl::SftSummary s = run.run([&](rl::StopPoint) { return interrupt.raised(); });
   if (s.interrupted) say_interrupted(output);
   if (flags.json) {
     Json out{
@@ -75,7 +75,7 @@ void train_grpo(const Flags& flags) {
   auto compiler = open_compiler({.plugin = config.plugin}, config.session.placement.mesh.size());
   InterruptFlag interrupt;
   rl::GrpoRun run(std::move(config), compiler, rl::make_sampler_rollouts);
-  rl::GrpoSummary s = run.run([&] { return interrupt.raised(); });
+  rl::GrpoSummary s = run.run([&](rl::StopPoint) { return interrupt.raised(); });
   if (s.interrupted) say_interrupted(output);
   if (flags.json) {
     Json out{{"steps", s.steps},

@@ -207,12 +207,18 @@ void Engine::restore_parameters(std::vector<Array> parameters) {
 }
 
 void Engine::restore(std::vector<Array> parameters, std::vector<Array> slots,
-                     const optim::StepCounts& counts) {
+                     const optim::StepCounts& counts, std::vector<Array> accumulator) {
   check_types(parameters, slots);
+  const std::vector<optim::SlotSpec>& sums = plan_.accumulator();
+  invariant(accumulator.empty() || accumulator.size() == sums.size(), "rl.engine_accumulator",
+            "all of an accumulator or nothing");
+  for (size_t i = 0; i < accumulator.size(); ++i) {
+    check_type(accumulator[i], sums[i].type, setup_.structure->mesh(), sums[i].name);
+  }
   table_ = make_table(++version_, *setup_.structure, std::move(parameters));
   slots_ = std::move(slots);
   counts_ = counts;
-  accumulator_.clear();
+  accumulator_ = std::move(accumulator);
 }
 
 }  // namespace strata::rl

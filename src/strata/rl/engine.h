@@ -75,10 +75,13 @@ class Engine {
   // table while `update` runs is an error there (runtime.table_shared).
   const runtime::TablePtr& parameters() const { return table_; }
   const std::vector<runtime::Array>& slots() const { return slots_; }
+  // The sums since the last update, as plan().accumulator() says; empty right after one.
+  const std::vector<runtime::Array>& accumulator() const { return accumulator_; }
   const optim::StepCounts& counts() const { return counts_; }
-  // Replaces the whole state (resume). Types are checked first; nothing changes on failure.
+  // Replaces the whole state (resume). Types are checked first; nothing changes on failure. An
+  // empty `accumulator` is that of no micro-step.
   void restore(std::vector<runtime::Array> parameters, std::vector<runtime::Array> slots,
-               const optim::StepCounts& counts);
+               const optim::StepCounts& counts, std::vector<runtime::Array> accumulator = {});
   // Replaces the parameters only, as for evaluating another step's.
   void restore_parameters(std::vector<runtime::Array> parameters);
 

@@ -7,7 +7,6 @@
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/rl/prompts.h"
-#include "strata/rl/run_files.h"
 #include "strata/rl/tensorboard.h"
 
 namespace strata::rl {
@@ -163,7 +162,13 @@ void GrpoRun::resume() {
   *state_ = State::from(saved->state, config_.run.output.string());
   state_version_ = engine_->parameters()->version();
   saved_step_ = state_->step;
-  log_line(fmt::format("resumed after step {}", state_->step));
+  if (saved->micro_steps) {
+    const std::string where = config_.run.output.string();
+    work_ = work_from(saved->state.value("work", Json()), saved->tensors, engine_->shape(), where);
+    work_->done = *saved->micro_steps;
+    if (work_->done >= static_cast<int64_t>(work_->batches.size())) state_version_.reset();
+  }
+  log_line("resumed after " + progress_text(state_->step, work_ ? work_->done : 0));
 }
 
 Evaluation GrpoRun::evaluate_split(const std::vector<Example>& examples) {
@@ -187,26 +192,44 @@ void GrpoRun::first_evaluation() {
   }
 }
 
-void GrpoRun::step(int64_t number) {
+// Nothing when the run is to stop.
+std::vector<RolloutGroup> GrpoRun::sample(int64_t number, const RunClock& clock) {
+  PhaseClock::Scope phase(phases_, "sample");
+  std::vector<const Example*> prompts =
+      prompts_of_step(splits_.train, number, config_.prompts_per_step, config_.run.seed);
+  RolloutSpec spec{config_.group_size, config_.step.temperature, config_.step.max_new_tokens,
+                   config_.run.seed, static_cast<uint64_t>(number)};
+  spec.interrupted = [&] { return clock.stops(StopPoint::sampling); };
+  std::vector<RolloutGroup> groups = rollouts_->sample(prompts, spec);
+  int64_t tokens = 0;
+  for (const RolloutGroup& g : groups) {
+    for (const Rollout& r : g.rollouts) tokens += static_cast<int64_t>(r.ids.size());
+  }
+  phases_.add_tokens("sample", tokens);
+  phases_.add_tokens("step", tokens);
+  return groups;
+}
+
+// Whether the step was finished: it is not when the run is to stop before.
+bool GrpoRun::step(int64_t number, RunClock& clock) {
   GrpoStepResult result;
   {
     PhaseClock::Scope whole(phases_, "step");
-    std::vector<const Example*> prompts =
-        prompts_of_step(splits_.train, number, config_.prompts_per_step, config_.run.seed);
-    std::vector<RolloutGroup> groups;
-    {
-      PhaseClock::Scope phase(phases_, "sample");
-      RolloutSpec spec{config_.group_size, config_.step.temperature, config_.step.max_new_tokens,
-                       config_.run.seed, static_cast<uint64_t>(number)};
-      groups = rollouts_->sample(prompts, spec);
+    if (!work_) {
+      std::vector<RolloutGroup> groups = sample(number, clock);
+      if (groups.empty()) return false;
+      work_ = step_->begin(number, std::move(groups));
     }
-    int64_t tokens = 0;
-    for (const RolloutGroup& g : groups) {
-      for (const Rollout& r : g.rollouts) tokens += static_cast<int64_t>(r.ids.size());
-    }
-    phases_.add_tokens("sample", tokens);
-    phases_.add_tokens("step", tokens);
-    result = step_->run(number, std::move(groups));
+    bool finished = step_->train(*work_, [&] {
+      if (clock.save_is_due()) {
+        save(number);
+        clock.saved();
+      }
+      return clock.stops(StopPoint::micro_step);
+    });
+    if (!finished) return false;
+    result = step_->finish(std::move(*work_));
+    work_.reset();
   }
   state_->step = number + 1;
   state_version_ = engine_->parameters()->version();
@@ -219,6 +242,7 @@ void GrpoRun::step(int64_t number) {
   add_memory(result.metrics);
   result.metrics.add("compiles", static_cast<double>(session_.compiler->counters().compiles));
   metrics_.write(std::move(result.metrics));
+  return true;
 }
 
 void GrpoRun::evaluate_step(int64_t step) {
@@ -234,8 +258,15 @@ void GrpoRun::save(int64_t step) {
   PhaseClock::Scope phase(phases_, "save");
   State saved = *state_;
   saved.seconds += clock_.seconds();
-  Progress progress{step, state_->best_step};
+  Progress progress;
+  progress.step = step;
+  progress.best_step = state_->best_step;
   progress.state = saved.json();
+  if (work_) {
+    progress.micro_steps = work_->done;
+    progress.state["work"] = to_json(*work_);
+    progress.tensors = tensors_of(*work_);
+  }
   progress.config = config_.effective;
   save_run(*writer_, session_, *engine_, config_.run.seed, progress);
   saved_step_ = step;
@@ -244,8 +275,10 @@ void GrpoRun::save(int64_t step) {
 // What finished steps did is not lost to a reward that fails. Not after half a step: that would
 // resume differently.
 void GrpoRun::save_before_failure() {
-  bool whole = state_->step > 0 && engine_->parameters()->version() == state_version_;
+  const bool held = engine_->parameters() != nullptr;
+  bool whole = state_->step > 0 && held && engine_->parameters()->version() == state_version_;
   if (!whole || saved_step_ == state_->step) return;
+  work_.reset();
   try {
     save(state_->step);
     writer_->wait();
@@ -255,27 +288,32 @@ void GrpoRun::save_before_failure() {
   }
 }
 
-GrpoSummary GrpoRun::run(const std::function<bool()>& interrupted) {
-  report_memory(engine_->prepare(true), session_.compiler->client()->platform_name(),
-                machine_memory(), saving_bytes(config_.run, *engine_));
-  if (state_->step == 0) first_evaluation();
-  GrpoSummary summary;
+void GrpoRun::train_steps(RunClock& clock, GrpoSummary& summary) {
   for (int64_t s = state_->step; s < config_.steps; ++s) {
-    if (interrupted()) {
-      summary.interrupted = true;
-      break;
-    }
     try {
-      step(s);
+      summary.interrupted = clock.stops(StopPoint::step) || !step(s, clock);
     } catch (Error& e) {
       e.add_context(fmt::format("in step {} of the run in {}", s + 1, config_.run.output.string()));
       save_before_failure();
       throw;
     }
+    if (summary.interrupted) return;
     bool due = config_.run.save_every > 0 && (s + 1) % config_.run.save_every == 0;
-    if (due && saved_step_ != s + 1) save(s + 1);
+    if ((due || clock.save_is_due()) && saved_step_ != s + 1) {
+      save(s + 1);
+      clock.saved();
+    }
   }
-  if (state_->step > 0 && saved_step_ != state_->step) save(state_->step);
+}
+
+GrpoSummary GrpoRun::run(const Interrupted& interrupted) {
+  report_memory(engine_->prepare(true), session_.compiler->client()->platform_name(),
+                machine_memory(), saving_bytes(config_.run, *engine_));
+  RunClock clock(config_.run, interrupted);
+  if (state_->step == 0 && !work_) first_evaluation();
+  GrpoSummary summary;
+  train_steps(clock, summary);
+  if (work_ || (state_->step > 0 && saved_step_ != state_->step)) save(state_->step);
   writer_->wait();
   summary.steps = state_->step;
   summary.best_step = state_->best_step;

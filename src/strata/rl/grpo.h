@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "strata/base/file.h"
@@ -16,6 +17,7 @@
 #include "strata/rl/phases.h"
 #include "strata/rl/report.h"
 #include "strata/rl/rollout_source.h"
+#include "strata/rl/run_files.h"
 #include "strata/rl/session.h"
 
 namespace strata::rl {
@@ -42,9 +44,10 @@ class GrpoRun {
           const MakeRollouts& make_rollouts);
   ~GrpoRun();
 
-  // Trains until the configured step, or until `interrupted` says so between two steps: then the
-  // state is saved and the summary says so.
-  GrpoSummary run(const std::function<bool()>& interrupted);
+  // Trains until the configured step, or until `interrupted` or run.max_seconds between two
+  // micro-steps or two sampled tokens: then the state is saved and the summary says so. A step's
+  // completions are saved with it once they are whole.
+  GrpoSummary run(const Interrupted& interrupted);
 
  private:
   struct State;  // what a checkpoint of the run remembers beside the tensors
@@ -53,8 +56,10 @@ class GrpoRun {
   void make_engine(const MakeRollouts& make_rollouts);
   void open_sinks(int64_t resume_at);
   void resume();
+  void train_steps(RunClock& clock, GrpoSummary& summary);
   void first_evaluation();
-  void step(int64_t step);
+  std::vector<RolloutGroup> sample(int64_t step, const RunClock& clock);
+  bool step(int64_t step, RunClock& clock);
   void evaluate_step(int64_t step);
   void save(int64_t step);
   void save_before_failure();
@@ -77,9 +82,11 @@ class GrpoRun {
   runtime::TablePtr reference_;
   std::unique_ptr<GrpoStep> step_;
   std::unique_ptr<State> state_;
+  std::optional<GrpoWork> work_;  // of the step under way
   double last_accuracy_ = 0;
   int64_t saved_step_ = -1;
-  uint64_t state_version_ = 0;  // of the parameters after the last finished step
+  // Of the parameters after the last finished step; nothing when they are already others.
+  std::optional<uint64_t> state_version_ = 0;
 };
 
 }  // namespace strata::rl

@@ -110,6 +110,8 @@ RunConfig read_run(Config& c) {
   r.output = output;
   r.seed = static_cast<uint64_t>(c.integer("run.seed", 0, kCountOrZero));
   r.save_every = c.integer("run.save_every", 0, kCountOrZero);
+  r.save_seconds = c.number("run.save_seconds", 0.0, kNotNegative);
+  r.max_seconds = c.number("run.max_seconds", 0.0, kNotNegative);
   r.save_mode =
       checkpoint::parse_save_mode(choice(c, "run.save_mode", "snapshot", {"snapshot", "stream"}));
   r.keep_last = c.integer("run.keep_last", 2, kCount);

@@ -13,12 +13,14 @@
 
 namespace strata::rl {
 
-// Keys under [run]: output, seed, resume, save_every, save_mode (snapshot, stream), keep_last,
-// keep_every, export.
+// Keys under [run]: output, seed, resume, save_every, save_seconds, max_seconds, save_mode
+// (snapshot, stream), keep_last, keep_every, export.
 struct RunConfig {
   std::filesystem::path output;
   uint64_t seed = 0;
-  int64_t save_every = 0;  // steps; 0 = at the end and when interrupted
+  int64_t save_every = 0;   // steps; 0 = at the end and when interrupted
+  double save_seconds = 0;  // saves when the last one is so long ago, also between micro-steps
+  double max_seconds = 0;   // stops after so long as Ctrl-C does; 0 = never
   checkpoint::SaveMode save_mode = checkpoint::SaveMode::snapshot;
   int64_t keep_last = 2;
   int64_t keep_every = 0;  // steps whose checkpoints stay; 0 = none

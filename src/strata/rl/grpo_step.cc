@@ -156,21 +156,20 @@ void GrpoStep::score(std::vector<BatchGroup>& groups) {
   }
 }
 
-std::vector<float> GrpoStep::train(const std::vector<BatchGroup>& groups, GrpoStepResult& result) {
+bool GrpoStep::train(GrpoWork& work, const std::function<bool()>& stop) {
   PhaseClock::Scope phase(clock_, "train");
-  std::vector<TokenBatch> batches = pack(groups, engine_.shape());
-  std::vector<float> sums;
-  for (int64_t k = 0; k < options_.iterations; ++k) {
-    for (const TokenBatch& b : batches) {
-      // The aggregation's weights are those of the whole step, so the batches' shares sum to 1.
-      double share = 1.0 / static_cast<double>(batches.size());
-      merge(sums, engine_.accumulate(b, share, options_.temperature));
-      clock_.add_tokens("train", b.real_tokens);
-    }
-    result.update = engine_.update();
+  const auto batches = static_cast<int64_t>(work.batches.size());
+  while (work.done < options_.iterations * batches) {
+    if (stop()) return false;
+    const TokenBatch& b = work.batches[static_cast<size_t>(work.done % batches)];
+    // The aggregation's weights are those of the whole step, so the batches' shares sum to 1.
+    double share = 1.0 / static_cast<double>(batches);
+    merge(work.sums, engine_.accumulate(b, share, options_.temperature));
+    clock_.add_tokens("train", b.real_tokens);
+    ++work.done;
+    if (work.done % batches == 0) work.result.update = engine_.update();
   }
-  result.trained = true;
-  return sums;
+  return true;
 }
 
 void GrpoStep::report_loss(const std::vector<float>& sums, StepMetrics& metrics) const {
@@ -185,22 +184,30 @@ void GrpoStep::report_loss(const std::vector<float>& sums, StepMetrics& metrics)
   metrics.add("mismatch/max", sums[8]);
 }
 
-GrpoStepResult GrpoStep::run(int64_t step, std::vector<RolloutGroup> groups) {
-  GrpoStepResult out;
-  out.metrics = StepMetrics::now(step);
-  Judged judged = judge(std::move(groups), out.metrics);
-  std::vector<BatchGroup> batch;
-  if (!judged.rewards.empty()) batch = batch_groups(judged);
-  if (!batch.empty()) {
-    score(batch);
-    report_loss(train(batch, out), out.metrics);
+GrpoWork GrpoStep::begin(int64_t step, std::vector<RolloutGroup> groups) {
+  GrpoWork work;
+  work.result.metrics = StepMetrics::now(step);
+  Judged judged = judge(std::move(groups), work.result.metrics);
+  if (!judged.rewards.empty()) work.groups = batch_groups(judged);
+  if (!work.groups.empty()) {
+    score(work.groups);
+    work.batches = pack(work.groups, engine_.shape());
+  }
+  work.result.rewards = std::move(judged.rewards);
+  work.result.solved = std::move(judged.solved);
+  return work;
+}
+
+GrpoStepResult GrpoStep::finish(GrpoWork work) const {
+  GrpoStepResult out = std::move(work.result);
+  out.trained = !work.batches.empty();
+  if (out.trained) {
+    report_loss(work.sums, out.metrics);
     out.metrics.add("loss/total", out.update.loss);
     out.metrics.add("loss/grad_norm", out.update.grad_norm);
     out.metrics.add("loss/lr", out.update.lr);
   }
   out.metrics.add("train/updates_skipped", static_cast<double>(engine_.counts().steps_skipped));
-  out.rewards = std::move(judged.rewards);
-  out.solved = std::move(judged.solved);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "strata/rl/advantage.h"
 #include "strata/rl/aggregate.h"
 #include "strata/rl/engine.h"
+#include "strata/rl/grpo_work.h"
 #include "strata/rl/mask.h"
 #include "strata/rl/metrics.h"
 #include "strata/rl/phases.h"
@@ -50,30 +51,26 @@ struct GrpoOptions {
 // Throws invalid_argument (rl.grpo_options) naming the field that is out of range.
 void check(const GrpoOptions& options);
 
-// Everything about a step that is worth keeping.
-struct GrpoStepResult {
-  StepMetrics metrics;
-  std::vector<double> rewards;  // a sample, group by group
-  std::vector<uint8_t> solved;  // likewise
-  UpdateStats update;
-  bool trained = false;  // false when no sample taught anything (all advantages 0)
-};
-
 class GrpoStep {
  public:
   // `reference` may be null unless options.use_reference. All must outlive this.
   GrpoStep(Engine& engine, RewardSet& rewards, const GrpoOptions& options, PhaseClock& clock,
            const runtime::ParameterTable* reference);
 
-  // Trains on the groups. Throws what a reward throws, and aborted when the optimiser gives up.
-  GrpoStepResult run(int64_t step, std::vector<RolloutGroup> groups);
+  // Judges the groups and lays them out for training. Throws what a reward throws.
+  GrpoWork begin(int64_t step, std::vector<RolloutGroup> groups);
+  // Takes the micro-steps that are left, and an optimiser step after the last of each iteration.
+  // `stop` is asked before each micro-step and may save; returns false when it said so. Throws
+  // aborted when the optimiser gives up.
+  bool train(GrpoWork& work, const std::function<bool()>& stop);
+  // What the whole step came to.
+  GrpoStepResult finish(GrpoWork work) const;
 
  private:
   struct Judged;  // groups with rewards, masks and advantages
   Judged judge(std::vector<RolloutGroup> groups, StepMetrics& metrics);
   std::vector<BatchGroup> batch_groups(const Judged& judged) const;
   void score(std::vector<BatchGroup>& groups);
-  std::vector<float> train(const std::vector<BatchGroup>& groups, GrpoStepResult& result);
   void report_loss(const std::vector<float>& sums, StepMetrics& metrics) const;
 
   Engine& engine_;

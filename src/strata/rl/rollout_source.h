@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct RolloutSpec {
   int64_t max_new_tokens = 64;
   uint64_t seed = 0;
   uint64_t stream = 0;  // with the example's place it makes each completion's own random stream
+  // Asked between tokens; may be empty.
+  std::function<bool()> interrupted = {};
 };
 
 class RolloutSource {
@@ -22,7 +25,8 @@ class RolloutSource {
   virtual ~RolloutSource() = default;
   // `group_size` completions of each example's prompt, in order, under the parameters published
   // now. Log-probs are those of the distribution that was sampled from. Throws what the sampler
-  // throws; nothing is half done.
+  // throws; nothing is half done. Returns nothing when spec.interrupted said so: the same call
+  // gives the same completions again.
   virtual std::vector<RolloutGroup> sample(std::span<const Example* const> examples,
                                            const RolloutSpec& spec) = 0;
 };

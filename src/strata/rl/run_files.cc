@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/base/strings.h"
@@ -16,12 +20,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
+void add_types(std::vector<sharding::Slot>& out, const std::vector<optim::SlotSpec>& slots) {
+  for (const optim::SlotSpec& s : slots) out.push_back({s.name, sharding::Kind::buffer, s.type});
+}
+
 std::vector<sharding::Slot> slot_types(const optim::UpdatePlan& plan) {
   std::vector<sharding::Slot> out;
-  for (const optim::SlotSpec& s : plan.slots()) {
-    out.push_back({s.name, sharding::Kind::buffer, s.type});
+  add_types(out, plan.slots());
+  return out;
+}
+
+constexpr std::string_view kStepTensor = "step.";
+
+// The slots of a checkpoint that are tensors of a step under way.
+std::vector<sharding::Slot> step_tensor_types(const checkpoint::CheckpointIndex& index) {
+  std::vector<sharding::Slot> out;
+  for (const checkpoint::TensorEntry& t : index.slots) {
+    if (!t.name.starts_with(kStepTensor)) continue;
+    out.push_back({t.name, sharding::Kind::buffer, sharding::plain_type(t.dtype, t.dims)});
   }
   return out;
+}
+
+bool holds_sums(const checkpoint::CheckpointIndex& index, const optim::UpdatePlan& plan) {
+  const std::string& last = plan.accumulator().back().name;
+  return std::any_of(index.slots.begin(), index.slots.end(),
+                     [&](const checkpoint::TensorEntry& t) { return t.name == last; });
 }
 
 std::map<std::string, int64_t> counts_map(const optim::StepCounts& c) {
@@ -71,6 +95,11 @@ std::unique_ptr<DirectoryLock> open_output(const RunConfig& run) {
   return std::make_unique<DirectoryLock>(run.output);
 }
 
+std::string progress_text(int64_t step, int64_t micro_steps) {
+  if (micro_steps == 0) return fmt::format("step {}", step);
+  return fmt::format("step {} and {} micro-step{}", step, micro_steps, micro_steps == 1 ? "" : "s");
+}
+
 uint64_t saving_bytes(const RunConfig& run, const Engine& engine) {
   if (run.save_mode == checkpoint::SaveMode::stream) return 0;
   return checkpoint::snapshot_bytes(engine.structure().manifest(), slot_types(engine.plan()));
@@ -104,16 +133,41 @@ std::unique_ptr<checkpoint::CheckpointWriter> open_writer(const RunConfig& run) 
       checkpoint::Retention{.keep_last = run.keep_last, .keep_every = run.keep_every});
 }
 
+namespace {
+
+// `tensors` keeps what the contents refer to.
+void add_step_under_way(checkpoint::Contents& contents, const Engine& engine,
+                        const runtime::ClientPtr& client, const Progress& progress,
+                        std::vector<runtime::Array>& tensors) {
+  if (!engine.accumulator().empty()) {
+    add_types(contents.slot_types, engine.plan().accumulator());
+    for (const runtime::Array& a : engine.accumulator()) contents.slots.push_back(&a);
+  }
+  for (const StepTensor& t : progress.tensors) {
+    tensors.push_back(runtime::Array::put(client, t.value, engine.structure().mesh()));
+    contents.slot_types.push_back({std::string(kStepTensor) + t.name, sharding::Kind::buffer,
+                                   sharding::plain_type(t.value.dtype(), t.value.dims())});
+  }
+  for (const runtime::Array& a : tensors) contents.slots.push_back(&a);
+}
+
+}  // namespace
+
 void save_run(checkpoint::CheckpointWriter& writer, const Session& session, const Engine& engine,
               uint64_t seed, const Progress& progress) {
-  if (writer.has(progress.step)) return;
+  if (writer.has(progress.step, progress.micro_steps)) return;
   checkpoint::Contents contents;
   contents.model = &session.structure->manifest();
   contents.parameters = checkpoint::refs_of(*engine.parameters());
   contents.slot_types = slot_types(engine.plan());
   contents.slots = checkpoint::refs_of(engine.slots());
+  std::vector<runtime::Array> tensors;
+  if (progress.micro_steps) {
+    add_step_under_way(contents, engine, session.compiler->client(), progress, tensors);
+  }
   contents.run.step = progress.step;
-  contents.run.counts = counts_map(engine.counts());
+  contents.run.micro_steps = progress.micro_steps;
+  contents.run.counts = counts_map(progress.counts.value_or(engine.counts()));
   contents.run.loader = progress.loader;
   contents.run.rng = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   contents.run.extra = {{"state", progress.state}, {"config", progress.config}};
@@ -126,10 +180,21 @@ std::optional<Progress> load_latest(const fs::path& run, Engine& engine,
   std::vector<checkpoint::StoredCheckpoint> all = checkpoint::find_checkpoints(run);
   if (all.empty()) return std::nullopt;
   const fs::path& path = all.back().path;
-  checkpoint::Restored r =
-      checkpoint::load_checkpoint(path, engine.structure().manifest(), slot_types(engine.plan()),
-                                  client, {.mesh = engine.structure().mesh()});
-  Progress progress{r.run.step, -1, r.run.loader};
+  std::vector<sharding::Slot> types = slot_types(engine.plan());
+  const size_t own = types.size();
+  const checkpoint::CheckpointIndex index = checkpoint::read_index(path);
+  if (holds_sums(index, engine.plan())) add_types(types, engine.plan().accumulator());
+  const size_t sums = types.size();
+  for (sharding::Slot& s : step_tensor_types(index)) types.push_back(std::move(s));
+  checkpoint::Restored r = checkpoint::load_checkpoint(path, engine.structure().manifest(), types,
+                                                       client, {.mesh = engine.structure().mesh()});
+  Progress progress;
+  progress.step = r.run.step;
+  progress.micro_steps = r.run.micro_steps;
+  progress.loader = r.run.loader;
+  for (size_t i = sums; i < types.size(); ++i) {
+    progress.tensors.push_back({types[i].name.substr(kStepTensor.size()), r.slots[i].get()});
+  }
   for (const char* key : {"state", "config"}) {
     bool there = r.run.extra.is_object() && r.run.extra.contains(key);
     require(there, {.id = "rl.saved_state",
@@ -140,7 +205,10 @@ std::optional<Progress> load_latest(const fs::path& run, Engine& engine,
   }
   progress.state = r.run.extra["state"];
   progress.config = r.run.extra["config"];
-  engine.restore(std::move(r.parameters), std::move(r.slots), counts_of(r.run.counts, path));
+  auto begin = std::make_move_iterator(r.slots.begin());
+  auto at = [&](size_t i) { return begin + static_cast<std::ptrdiff_t>(i); };
+  engine.restore(std::move(r.parameters), {begin, at(own)}, counts_of(r.run.counts, path),
+                 {at(own), at(sums)});
   return progress;
 }
 

@@ -4,13 +4,19 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "strata/base/file.h"
 #include "strata/base/json.h"
+#include "strata/base/log.h"
 #include "strata/checkpoint/checkpoint_writer.h"
 #include "strata/rl/engine.h"
 #include "strata/rl/grpo_config.h"
 #include "strata/rl/session.h"
+#include "strata/rl/step_tensor.h"
+#include "strata/rl/stop_point.h"
 
 namespace strata::rl {
 
@@ -39,13 +45,43 @@ std::unique_ptr<checkpoint::CheckpointWriter> open_writer(const RunConfig& run);
 // What a checkpoint keeps of a run beside the engine's state.
 struct Progress {
   int64_t step = 0;
+  // Micro-steps done of the step under way; nothing between two steps.
+  std::optional<int64_t> micro_steps = {};
   int64_t best_step = -1;        // whose checkpoint is never dropped; -1 = none
   Json loader = Json::object();  // position in the data
   Json state = Json::object();   // metrics and the like
   Json config = Json::object();  // every key with the value in force
+  // In the middle of a step only; no name begins like one of the optimiser's.
+  std::vector<StepTensor> tensors = {};
+  // In place of the engine's.
+  std::optional<optim::StepCounts> counts = {};
 };
 
-// Saves RUN/checkpoints/step-N. Throws as CheckpointWriter::save.
+// When a run saves by the clock, and when it ends: by the clock or as it is told.
+class RunClock {
+ public:
+  RunClock(const RunConfig& run, Interrupted interrupted)
+      : save_seconds_(run.save_seconds),
+        max_seconds_(run.max_seconds),
+        interrupted_(std::move(interrupted)) {}
+
+  bool stops(StopPoint point) const {
+    return interrupted_(point) || (max_seconds_ > 0 && whole_.seconds() >= max_seconds_);
+  }
+  bool save_is_due() const { return save_seconds_ > 0 && since_.seconds() >= save_seconds_; }
+  void saved() { since_ = Stopwatch(); }
+
+ private:
+  double save_seconds_, max_seconds_;
+  Interrupted interrupted_;
+  Stopwatch whole_, since_;
+};
+
+// "step 12", "step 12 and 3 micro-steps".
+std::string progress_text(int64_t step, int64_t micro_steps);
+
+// Saves RUN/checkpoints/step-N, or step-N+K in the middle of a step, where the sums of gradients go
+// with the optimiser's slots. Throws as CheckpointWriter::save.
 void save_run(checkpoint::CheckpointWriter& writer, const Session& session, const Engine& engine,
               uint64_t seed, const Progress& progress);
 

@@ -25,7 +25,8 @@ class SamplerRollouts : public RolloutSource {
       groups.push_back(std::move(g));
     }
     std::vector<sample::Result> results =
-        sample::generate(sampler_, std::move(requests), engine_.parameters());
+        sample::generate(sampler_, std::move(requests), engine_.parameters(), spec.interrupted);
+    if (results.empty()) return {};
     auto each = static_cast<size_t>(spec.group_size);
     invariant(results.size() == examples.size() * each, "rl.rollout_count",
               "one result per sample of each prompt");

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/rl/machine.h"
-#include "strata/rl/run_files.h"
 #include "strata/rl/tensorboard.h"
 
 namespace strata::rl {
@@ -147,29 +148,61 @@ void SftRun::resume() {
   done_ = saved->step;
   stream_->restore(data::stream_state_from_json(saved->loader.at("stream"), run.string()),
                    data::dataset_counts_from_json(saved->loader.at("counts"), run.string()));
-  log_line(fmt::format("resumed after step {}", done_));
+  if (saved->micro_steps) {
+    micro_ = *saved->micro_steps;
+    trained_ = get_double(saved->state, "trained", run.string());
+  }
+  log_line("resumed after " + progress_text(done_, micro_));
 }
 
-double SftRun::step(int64_t number, StepMetrics& metrics) {
+Json SftRun::position() const {
+  return {{"stream", data::to_json(stream_->state())},
+          {"counts", data::to_json(stream_->counts())}};
+}
+
+void SftRun::begin_step() {
+  begin_ = position_ = position();
+  counts_ = engine_->counts();
+  version_ = engine_->parameters()->version();
+  from_start_ = micro_ == 0;
+}
+
+void SftRun::micro_step() {
+  std::optional<data::Batch> batch = stream_->next();
+  invariant(batch.has_value(), "rl.sft_stream", "an endless stream of batches");
+  // The weight is the number of trained tokens: micro-steps of unequal size count as they should.
+  const auto weight = static_cast<double>(batch->trained);
+  engine_->accumulate(token_batch(*batch, engine_->shape()), weight, 1.0);
+  ++micro_;
+  trained_ += weight;
+  position_ = position();
+  phases_.add_tokens("step", batch->tokens);
+}
+
+// Whether the step was finished: it is not when the run is to stop before.
+bool SftRun::step(RunClock& clock, StepMetrics& metrics, double& loss) {
   PhaseClock::Scope phase(phases_, "step");
-  metrics = StepMetrics::now(number);
-  double trained = 0;
-  for (int64_t k = 0; k < config_.accumulate; ++k) {
-    std::optional<data::Batch> batch = stream_->next();
-    invariant(batch.has_value(), "rl.sft_stream", "an endless stream of batches");
-    // The weight is the number of trained tokens: micro-steps of unequal size count as they should.
-    engine_->accumulate(token_batch(*batch, engine_->shape()), static_cast<double>(batch->trained),
-                        1.0);
-    trained += static_cast<double>(batch->trained);
-    phases_.add_tokens("step", batch->tokens);
+  metrics = StepMetrics::now(done_);
+  while (micro_ < config_.accumulate) {
+    if (micro_ > 0 && clock.stops(StopPoint::micro_step)) return false;
+    micro_step();
+    if (micro_ < config_.accumulate && clock.save_is_due()) {
+      save();
+      clock.saved();
+    }
   }
   UpdateStats update = engine_->update();
   metrics.add("loss/train", update.loss);
   metrics.add("loss/grad_norm", update.grad_norm);
   metrics.add("loss/lr", update.lr);
-  metrics.add("train/tokens", trained);
+  metrics.add("train/tokens", trained_);
   metrics.add("train/updates_skipped", static_cast<double>(engine_->counts().steps_skipped));
-  return update.loss;
+  loss = update.loss;
+  ++done_;
+  micro_ = 0;
+  trained_ = 0;
+  begin_step();
+  return true;
 }
 
 double SftRun::evaluate() {
@@ -191,50 +224,87 @@ double SftRun::evaluate() {
   return weight > 0 ? sum / weight : 0;
 }
 
-void SftRun::save(int64_t step) {
+void SftRun::save() {
   PhaseClock::Scope phase(phases_, "save");
   Progress progress;
-  progress.step = step;
-  progress.loader = {{"stream", data::to_json(stream_->state())},
-                     {"counts", data::to_json(stream_->counts())}};
+  progress.step = done_;
+  progress.loader = position_;
+  if (micro_ > 0) {
+    progress.micro_steps = micro_;
+    progress.state = {{"trained", trained_}};
+  }
   progress.config = config_.effective;
+  progress.counts = counts_;
   save_run(*writer_, session_, *engine_, config_.run.seed, progress);
 }
 
-SftSummary SftRun::run(const std::function<bool()>& interrupted) {
+// What was done is not lost to a bad line or a device that fails. An update that was given up left
+// every bit as it was before its step; one that failed half-way left nothing to save.
+void SftRun::save_before_failure(const Error& error) {
+  const bool held = engine_->parameters() != nullptr;
+  const bool given_up = held && error.id() == "optim.skipped_in_a_row";
+  if (!held || (engine_->parameters()->version() != version_ && !given_up)) return;
+  const auto& sums = engine_->accumulator();
+  bool whole = !sums.empty() && std::none_of(sums.begin(), sums.end(),
+                                             [](const runtime::Array& a) { return a.consumed(); });
+  if (!whole) {
+    if (!from_start_) return;
+    micro_ = 0;
+    position_ = begin_;
+  }
+  if (done_ == 0 && micro_ == 0) return;
+  const std::string what = progress_text(done_, micro_);
+  try {
+    save();
+    writer_->wait();
+    log_line("the state after " + what + " is saved; --resume goes on");
+  } catch (const Error& e) {
+    log_warning("the state after " + what + " is lost: " + e.what());
+  }
+}
+
+void SftRun::report(StepMetrics metrics, SftSummary& summary) {
+  bool last = done_ == config_.steps;
+  bool evaluates = !config_.eval.empty() &&
+                   (last || (config_.eval_every > 0 && done_ % config_.eval_every == 0));
+  if (evaluates) {
+    summary.eval_loss = evaluate();
+    metrics.add("loss/eval", *summary.eval_loss);
+  }
+  phases_.report_step(metrics);
+  add_memory(metrics);
+  metrics.add("compiles", static_cast<double>(session_.compiler->counters().compiles));
+  metrics_.write(std::move(metrics));
+}
+
+SftSummary SftRun::run(const Interrupted& interrupted) {
   report_memory(engine_->prepare(config_.accumulate > 1),
                 session_.compiler->client()->platform_name(), machine_memory(),
                 saving_bytes(config_.run, *engine_));
   SftSummary out;
-  int64_t first = done_;
-  for (int64_t s = first; s < config_.steps; ++s) {
-    if (interrupted()) {
-      out.interrupted = true;
-      break;
-    }
+  const int64_t first = done_;
+  RunClock clock(config_.run, interrupted);
+  begin_step();
+  while (done_ < config_.steps) {
     StepMetrics metrics;
     try {
-      out.last_loss = step(s, metrics);
+      out.interrupted = clock.stops(StopPoint::step) || !step(clock, metrics, out.last_loss);
     } catch (Error& e) {
-      e.add_context(fmt::format("in step {} of the run in {}", s + 1, config_.run.output.string()));
+      e.add_context(
+          fmt::format("in step {} of the run in {}", done_ + 1, config_.run.output.string()));
+      save_before_failure(e);
       throw;
     }
-    if (s == first) out.first_loss = out.last_loss;
-    done_ = s + 1;
-    bool last = done_ == config_.steps;
-    bool evaluates = !config_.eval.empty() &&
-                     (last || (config_.eval_every > 0 && done_ % config_.eval_every == 0));
-    if (evaluates) {
-      out.eval_loss = evaluate();
-      metrics.add("loss/eval", *out.eval_loss);
+    if (out.interrupted) break;
+    if (done_ == first + 1) out.first_loss = out.last_loss;
+    report(std::move(metrics), out);
+    bool due = config_.run.save_every > 0 && done_ % config_.run.save_every == 0;
+    if (due || clock.save_is_due()) {
+      save();
+      clock.saved();
     }
-    phases_.report_step(metrics);
-    add_memory(metrics);
-    metrics.add("compiles", static_cast<double>(session_.compiler->counters().compiles));
-    metrics_.write(std::move(metrics));
-    if (config_.run.save_every > 0 && done_ % config_.run.save_every == 0) save(done_);
   }
-  if (done_ > 0) save(done_);
+  if (done_ > 0 || micro_ > 0) save();
   writer_->wait();
   out.steps = done_;
   if (!out.interrupted) export_run(config_.run, session_, *engine_, config_.export_to);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "strata/rl/engine.h"
 #include "strata/rl/grpo_config.h"
 #include "strata/rl/phases.h"
+#include "strata/rl/run_files.h"
 #include "strata/rl/session.h"
 
 namespace strata::rl {
@@ -52,17 +52,23 @@ class SftRun {
   // As GrpoRun's constructor.
   SftRun(SftConfig config, std::shared_ptr<runtime::Compiler> compiler);
   ~SftRun();
-  // Trains until the configured step or until `interrupted` between two steps; the state is saved
-  // either way.
-  SftSummary run(const std::function<bool()>& interrupted);
+  // Trains until the configured step, or until `interrupted` or run.max_seconds between two
+  // micro-steps; the state is saved either way, and resuming goes on there. It is also saved before
+  // an error leaves, such as that of a bad line, as far as the state is whole.
+  SftSummary run(const Interrupted& interrupted);
 
  private:
   void open_data();
   void make_engine();
   void resume();
-  double step(int64_t number, StepMetrics& metrics);
+  bool step(RunClock& clock, StepMetrics& metrics, double& loss);
+  void micro_step();
+  void begin_step();
   double evaluate();
-  void save(int64_t step);
+  void report(StepMetrics metrics, SftSummary& summary);
+  void save();
+  void save_before_failure(const Error& error);
+  Json position() const;
   data::Dataset open_dataset(const std::filesystem::path& path) const;
   data::BatchStream open_stream(data::Dataset& dataset, int64_t epochs) const;
 
@@ -76,7 +82,16 @@ class SftRun {
   std::unique_ptr<Engine> engine_;
   PhaseClock phases_;
   MetricsLog metrics_;
-  int64_t done_ = 0;
+  int64_t done_ = 0;  // steps
+  // Of the step under way: micro-steps done, trained tokens in them, and, as at its beginning (or
+  // when it was resumed in its middle), position in the data, counts, version of the parameters.
+  int64_t micro_ = 0;
+  bool from_start_ = true;
+  double trained_ = 0;
+  Json begin_ = Json::object();
+  optim::StepCounts counts_;
+  uint64_t version_ = 0;
+  Json position_ = Json::object();  // in the data, after the last micro-step
 };
 
 // The scored tokens of a batch: every place whose loss mask is set. Throws internal when there are

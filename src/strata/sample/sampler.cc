@@ -373,8 +373,18 @@ const std::vector<runtime::MemoryReport>& Sampler::prepare(const ExpectedWork& w
   return decoder_.reports();
 }
 
+namespace {
+
+void drop(Sampler& sampler, const std::vector<std::string>& ids) {
+  for (const std::string& id : ids) sampler.cancel(id);
+  sampler.take_results();
+}
+
+}  // namespace
+
 std::vector<Result> generate(Sampler& sampler, std::vector<Request> requests,
-                             const runtime::TablePtr& parameters) {
+                             const runtime::TablePtr& parameters,
+                             const std::function<bool()>& interrupted) {
   require(sampler.pending() == 0, {.id = "sample.busy",
                                    .where = "generate",
                                    .expected = "a sampler without requests",
@@ -392,11 +402,13 @@ std::vector<Result> generate(Sampler& sampler, std::vector<Request> requests,
       total += samples;
     }
   } catch (...) {
-    for (const std::string& id : ids) sampler.cancel(id);
-    sampler.take_results();
+    drop(sampler, ids);
     throw;
   }
   while (sampler.step(parameters)) {
+    if (!interrupted || !interrupted()) continue;
+    drop(sampler, ids);
+    return {};
   }
   std::vector<Result> out(total);
   for (Result& r : sampler.take_results()) {

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -125,8 +126,10 @@ class Sampler {
 };
 
 // Answers all requests and returns the results in their order, samples of one request together.
-// Every request is checked before any work is done.
+// Every request is checked before any work is done. `interrupted`, if given, is asked between
+// tokens: when it says so all requests are dropped and nothing is returned.
 std::vector<Result> generate(Sampler& sampler, std::vector<Request> requests,
-                             const runtime::TablePtr& parameters);
+                             const runtime::TablePtr& parameters,
+                             const std::function<bool()>& interrupted = {});
 
 }  // namespace strata::sample

@@ -1,0 +1,194 @@
+#include "strata/rl/grpo_work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "strata/base/error.h"
+
+namespace strata::rl {
+namespace {
+
+// In the order of a batch's terms.
+constexpr float TokenTerm::*kTerms[] = {&TokenTerm::weight, &TokenTerm::advantage,
+                                        &TokenTerm::old_logprob, &TokenTerm::sampler_logprob,
+                                        &TokenTerm::reference_logprob};
+constexpr int64_t kTermCount = 5;
+
+[[noreturn]] void damaged(const std::string& where, std::string expected, std::string got) {
+  fail({.id = "rl.saved_step",
+        .where = where + ", the step under way",
+        .expected = std::move(expected),
+        .got = std::move(got),
+        .code = Code::data_loss});
+}
+
+const HostTensor& find(std::span<const StepTensor> tensors, const std::string& name, DType dtype,
+                       const std::string& where) {
+  for (const StepTensor& t : tensors) {
+    if (t.name == name && t.value.dtype() == dtype) return t.value;
+  }
+  damaged(where, fmt::format("a tensor '{}' of {}", name, name_of(dtype)), "none");
+}
+
+// Takes the next numbers of a tensor.
+template <class T>
+class Reader {
+ public:
+  Reader(const HostTensor& tensor, const std::string& name, const std::string& where)
+      : values_(tensor.data<T>()), name_(name), where_(where) {}
+
+  std::vector<T> take(int64_t n) {
+    const auto left = static_cast<int64_t>(values_.size() - at_);
+    if (n < 0 || n > left) damaged(where_, fmt::format("{} more of '{}'", n, name_), left_text());
+    auto begin = values_.begin() + static_cast<std::ptrdiff_t>(at_);
+    at_ += static_cast<size_t>(n);
+    return {begin, begin + n};
+  }
+  void expect_end() const {
+    if (at_ != values_.size()) damaged(where_, "no more of '" + name_ + "'", left_text());
+  }
+
+ private:
+  std::string left_text() const { return std::to_string(values_.size() - at_); }
+
+  std::span<const T> values_;
+  std::string name_, where_;
+  size_t at_ = 0;
+};
+
+Json json_of(const StepMetrics& metrics) {
+  Json scalars = Json::array();
+  for (const Scalar& s : metrics.scalars) scalars.push_back({s.name, s.value});
+  return {{"step", metrics.step}, {"time", metrics.wall_time}, {"scalars", scalars}};
+}
+
+// JSON knows no NaN: null stands for it.
+StepMetrics metrics_from(const Json& json, const std::string& where) {
+  StepMetrics out;
+  out.step = get_int(json, "step", where);
+  out.wall_time = get_double(json, "time", where);
+  for (const Json& s : json.at("scalars")) {
+    const Json& v = s.at(1);
+    out.add(s.at(0).get<std::string>(),
+            v.is_null() ? std::numeric_limits<double>::quiet_NaN() : v.get<double>());
+  }
+  return out;
+}
+
+std::vector<BatchGroup> groups_from(const Json& json, std::span<const StepTensor> tensors,
+                                    const std::string& where) {
+  Reader<int32_t> prompts(find(tensors, "prompts", DType::i32, where), "prompts", where);
+  const HostTensor& ids = find(tensors, "completions", DType::i32, where);
+  Reader<int32_t> completions(ids, "completions", where);
+  const HostTensor& terms = find(tensors, "terms", DType::f32, where);
+  if (terms.dims() != Dims{kTermCount, ids.size()}) {
+    damaged(where, fmt::format("'terms' of [{}, {}]", kTermCount, ids.size()),
+            shape_text(terms.dtype(), terms.dims()));
+  }
+  std::vector<BatchGroup> groups;
+  size_t token = 0;
+  for (const Json& g : json) {
+    BatchGroup group{prompts.take(get_int(g, "prompt", where)), {}, get_string(g, "id", where)};
+    for (const Json& c : g.at("completions")) {
+      BatchCompletion out;
+      out.sample = get_int(c, "sample", where);
+      out.ids = completions.take(get_int(c, "tokens", where));
+      out.terms.resize(out.ids.size());
+      for (TokenTerm& t : out.terms) {
+        for (size_t k = 0; k < kTermCount; ++k) {
+          t.*kTerms[k] = terms.data<float>()[k * static_cast<size_t>(ids.size()) + token];
+        }
+        ++token;
+      }
+      group.completions.push_back(std::move(out));
+    }
+    groups.push_back(std::move(group));
+  }
+  prompts.expect_end();
+  completions.expect_end();
+  return groups;
+}
+
+}  // namespace
+
+Json to_json(const GrpoWork& work) {
+  Json groups = Json::array();
+  for (const BatchGroup& g : work.groups) {
+    Json completions = Json::array();
+    for (const BatchCompletion& c : g.completions) {
+      completions.push_back({{"sample", c.sample}, {"tokens", c.ids.size()}});
+    }
+    groups.push_back({{"id", g.id}, {"prompt", g.prompt.size()}, {"completions", completions}});
+  }
+  return {{"groups", groups},
+          {"batches", work.batches.size()},
+          {"metrics", json_of(work.result.metrics)},
+          {"rewards", work.result.rewards},
+          {"solved", work.result.solved}};
+}
+
+std::vector<StepTensor> tensors_of(const GrpoWork& work) {
+  std::vector<int32_t> prompts, completions;
+  for (const BatchGroup& g : work.groups) {
+    prompts.insert(prompts.end(), g.prompt.begin(), g.prompt.end());
+    for (const BatchCompletion& c : g.completions) {
+      completions.insert(completions.end(), c.ids.begin(), c.ids.end());
+    }
+  }
+  std::vector<float> terms;
+  for (float TokenTerm::*term : kTerms) {
+    for (const BatchGroup& g : work.groups) {
+      for (const BatchCompletion& c : g.completions) {
+        for (const TokenTerm& t : c.terms) terms.push_back(t.*term);
+      }
+    }
+  }
+  auto count = [](const auto& values) { return static_cast<int64_t>(values.size()); };
+  std::vector<StepTensor> out;
+  out.push_back({"prompts", HostTensor::of<int32_t>({count(prompts)}, prompts)});
+  out.push_back({"completions", HostTensor::of<int32_t>({count(completions)}, completions)});
+  out.push_back({"terms", HostTensor::of<float>({kTermCount, count(completions)}, terms)});
+  if (!work.sums.empty()) {
+    out.push_back({"sums", HostTensor::of<float>({count(work.sums)}, work.sums)});
+  }
+  return out;
+}
+
+GrpoWork work_from(const Json& json, std::span<const StepTensor> tensors, const BatchShape& shape,
+                   const std::string& where) {
+  GrpoWork work;
+  int64_t batches = 0;
+  try {
+    work.groups = groups_from(json.at("groups"), tensors, where);
+    work.result.metrics = metrics_from(json.at("metrics"), where);
+    work.result.rewards = json.at("rewards").get<std::vector<double>>();
+    work.result.solved = json.at("solved").get<std::vector<uint8_t>>();
+    batches = get_int(json, "batches", where);
+  } catch (const Json::exception& e) {
+    damaged(where, "groups, metrics, rewards, solved and batches", e.what());
+  }
+  for (const StepTensor& t : tensors) {
+    if (t.name != "sums" || t.value.dtype() != DType::f32) continue;
+    auto sums = t.value.data<float>();
+    work.sums.assign(sums.begin(), sums.end());
+  }
+  work.batches = pack(work.groups, shape);
+  const auto now = static_cast<int64_t>(work.batches.size());
+  require(
+      now == batches,
+      {.id = "rl.saved_batches",
+       .where = where,
+       .expected = fmt::format("a batch shape that cuts the step under way into {} batches, as "
+                               "when it was saved",
+                               batches),
+       .got = fmt::format("{}", now),
+       .cure = "Resume with the train.rows, row_tokens and scored_tokens of that run, or remove "
+               "the checkpoint to go on from the one before",
+       .code = Code::failed_precondition});
+  return work;
+}
+
+}  // namespace strata::rl

@@ -1,0 +1,252 @@
+// Runs that stop in the middle of a step: between two micro-steps, two iterations or two sampled
+// tokens, by interruption, by the clock or by an error. Resumed, they are the uninterrupted run,
+// bit for bit, down to the position in the data and the metrics.
+#include <algorithm>
+#include <fstream>
+
+#include "end_to_end/runs_for_test.h"
+#include "strata/base/file.h"
+#include "strata/rl/grpo_work.h"
+#include "strata/testing/errors.h"
+
+namespace strata::rl {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+// Everything that a run reports but times and what the process holds.
+std::string results(const std::vector<StepMetrics>& all) {
+  std::string out;
+  for (const StepMetrics& m : all) {
+    for (const Scalar& s : m.scalars) {
+      bool kept = s.name.starts_with("loss/") || s.name.starts_with("train/") ||
+                  s.name.starts_with("reward/") || s.name.starts_with("completion/") ||
+                  s.name.starts_with("advantage/") || s.name.starts_with("mismatch/");
+      if (kept) out += std::to_string(m.step) + " " + s.name + " " + Json(s.value).dump() + "\n";
+    }
+  }
+  return out;
+}
+
+class MidStep : public Runs {
+ protected:
+  // Most of these runs are of few programs, which are compiled once.
+  void SetUp() override {
+    static std::shared_ptr<runtime::Compiler> shared;
+    Runs::SetUp();
+    if (!shared) shared = compiler_;
+    compiler_ = shared;
+  }
+  const Names kFourMicroSteps{"train.accumulate=4", "sft.steps=4", "train.rows=1"};
+  Names four(Names more = {}) const {
+    more.insert(more.end(), kFourMicroSteps.begin(), kFourMicroSteps.end());
+    return more;
+  }
+  std::string loader(const std::string& output, const std::string& name) const {
+    return read_json(dir_ / output / "checkpoints" / name / "manifest.json")["run"]["loader"]
+        .dump();
+  }
+  void expect_same_runs(const std::string& a, const std::string& b, int64_t step) const {
+    EXPECT_EQ(state(a, step), state(b, step));
+    EXPECT_EQ(results(metrics(a)), results(metrics(b)));
+    EXPECT_EQ(metrics(a).size(), static_cast<size_t>(step));
+  }
+};
+
+// Every third line of 12 conversations an epoch, so that steps end in the middle of epochs.
+TEST_F(MidStep, SftStoppedAfterAnyMicroStepGoesOn) {
+  write_data();
+  sft("whole", four());
+  EXPECT_EQ(metrics("whole").size(), 4u);
+  // Asked three times a step: before its second, third and fourth micro-step.
+  for (int64_t asked : {0, 1, 2, 4, 8, 11}) {
+    std::string run = "parts" + std::to_string(asked);
+    SftSummary first = sft(run, four(), asked, StopPoint::micro_step);
+    EXPECT_TRUE(first.interrupted);
+    EXPECT_EQ(first.steps, asked / 3);
+    char name[40];
+    std::snprintf(name, sizeof name, "step-%08d+%d", static_cast<int>(asked / 3),
+                  static_cast<int>(asked % 3 + 1));
+    EXPECT_EQ(saved(run), Names{name});
+    EXPECT_EQ(sft(run, four({"run.resume=true"})).steps, 4);
+    expect_same_runs(run, "whole", 4);
+    EXPECT_EQ(loader(run, "step-00000004"), loader("whole", "step-00000004"));
+    EXPECT_EQ(saved(run), Names{"step-00000004"});
+  }
+}
+
+// Not packed, in several layers of interruption, whatever the form that the run goes on in.
+TEST_F(MidStep, SftStoppedAgainAndAgain) {
+  write_data();
+  Names plain{"data.packing=false", "layers.scan=off"};
+  sft("whole", four(plain));
+  Names again = four(plain);
+  again.push_back("run.resume=true");
+  again.push_back("run.save_mode=stream");
+  sft("parts", four(plain), 1, StopPoint::micro_step);
+  for (int k = 0; k < 5; ++k) sft("parts", again, 2, StopPoint::micro_step);
+  sft("parts", again, 1);
+  sft("parts", again);
+  expect_same_runs("parts", "whole", 4);
+}
+
+TEST_F(MidStep, TheFormOfTheModelMayChangeInTheMiddleOfAStep) {
+  write_data();
+  sft("parts", four({"layers.scan=off"}), 5, StopPoint::micro_step);
+  std::string before = state("parts", 1, 3);
+  EXPECT_NE(before.find("accumulator.gradient/model.layers.1.mlp.up_proj.weight"),
+            std::string::npos);
+  EXPECT_NE(before.find("accumulator.weight"), std::string::npos);
+  // Stopped before anything else is done: what is saved from the other form is the same.
+  fs::copy(dir_ / "parts", dir_ / "copy", fs::copy_options::recursive);
+  sft("copy", four({"run.resume=true", "layers.scan=force", "layers.param_scan_axis=1"}), 0);
+  EXPECT_EQ(state("copy", 1, 3), before);
+  sft("copy", four({"run.resume=true", "layers.scan=force", "layers.param_scan_axis=1"}));
+  EXPECT_EQ(saved("copy"), Names{"step-00000004"});
+}
+
+TEST_F(MidStep, AnEpochGoesOnInItsOrder) {
+  write_data();
+  Names one{"train.rows=1", "train.row_tokens=32", "train.accumulate=1", "sft.steps=16"};
+  Names resume = one;
+  resume.push_back("run.resume=true");
+  sft("whole", one);
+  // 12 lines, a step uses one: the second stop is in the second epoch.
+  sft("parts", one, 3);
+  EXPECT_NE(loader("parts", "step-00000003").find("\"epoch\":0"), std::string::npos);
+  sft("parts", resume, 11);
+  EXPECT_NE(loader("parts", "step-00000014").find("\"epoch\":1"), std::string::npos);
+  sft("parts", resume);
+  expect_same_runs("parts", "whole", 16);
+  EXPECT_EQ(loader("parts", "step-00000016"), loader("whole", "step-00000016"));
+}
+
+// Saved after each micro-step, as by the clock of a run with long steps; a process that dies at any
+// moment goes on from the last.
+TEST_F(MidStep, TheClockSavesBetweenMicroSteps) {
+  write_data();
+  sft("whole", four());
+  sft("parts", four({"run.save_seconds=1e-9", "sft.steps=2", "run.keep_last=8"}), 3,
+      StopPoint::micro_step);
+  EXPECT_EQ(saved("parts"), (Names{"step-00000001", "step-00000001+1"}));
+  // Another death would have left this one too.
+  fs::remove_all(dir_ / "parts/checkpoints/step-00000001");
+  sft("parts", four({"run.resume=true", "run.save_seconds=1e-9"}));
+  expect_same_runs("parts", "whole", 4);
+  SftSummary timed = sft("timed", four({"run.max_seconds=1e-9"}));
+  EXPECT_TRUE(timed.interrupted);
+  EXPECT_EQ(timed.steps, 0);
+}
+
+// A line goes bad in the third step: what is done until there is saved, and with the line mended
+// the run goes on as if nothing had been.
+TEST_F(MidStep, ABadLineInTheMiddleOfARunLosesNothing) {
+  write_data();
+  Names plain = four({"data.shuffle=false", "data.packing=false", "data.eval="});
+  sft("whole", plain);
+  std::string good = read_file(dir_ / "data.jsonl");
+  std::string bad = good;
+  size_t at = 0;
+  for (int line = 0; line < 10; ++line) at = bad.find('\n', at) + 1;
+  bad[at] = '[';  // line 11: looked at when line 10 makes the second batch of step 3
+  write_file_atomically(dir_ / "data.jsonl", bad);
+  testing::expect_error(Code::data_loss, "json.parse", "data.jsonl:11",
+                        [&] { sft("parts", plain); });
+  EXPECT_EQ(saved("parts"), Names{"step-00000002+1"});
+  write_file_atomically(dir_ / "data.jsonl", good);
+  plain.push_back("run.resume=true");
+  sft("parts", plain);
+  expect_same_runs("parts", "whole", 4);
+}
+
+// The optimiser gives up: the state before that step is kept, also its counters.
+TEST_F(MidStep, AnUpdateThatIsGivenUpLosesNothing) {
+  write_data();
+  Names mad = four({"optimizer.max_skipped=1", "optimizer.lr=1e30", "run.save_every=0"});
+  EXPECT_EQ(error_id([&] { sft("a", mad); }), "optim.skipped_in_a_row");
+  Names names = saved("a");
+  ASSERT_EQ(names.size(), 1u);
+  Json run = read_json(dir_ / "a/checkpoints" / names[0] / "manifest.json");
+  EXPECT_EQ(run["run"]["counts"]["count"], run["step"]);
+  EXPECT_EQ(run["run"]["counts"]["steps_skipped"], 0);
+}
+
+class MidGrpo : public MidStep {
+ protected:
+  // Several batches a step, two iterations, a reference.
+  Names small(Names more = {}) const {
+    for (const char* text : {"train.row_tokens=64", "train.scored_tokens=10", "grpo.iterations=2",
+                             "grpo.beta=0.05", "grpo.steps=3"}) {
+      more.insert(more.begin(), text);
+    }
+    return more;
+  }
+};
+
+TEST_F(MidGrpo, StoppedAfterAnyMicroStepItGoesOn) {
+  grpo("whole", small());
+  for (int64_t asked : {0, 3, 7, 12}) {
+    std::string run = "parts" + std::to_string(asked);
+    EXPECT_TRUE(grpo(run, small(), asked, StopPoint::micro_step).interrupted);
+    ASSERT_EQ(saved(run).size(), 1u);
+    EXPECT_NE(saved(run)[0].find('+'), std::string::npos);
+    EXPECT_EQ(grpo(run, small({"run.resume=true"})).steps, 3);
+    expect_same_runs(run, "whole", 3);
+  }
+}
+
+TEST_F(MidGrpo, StoppedAmongItsTokensASampleIsDrawnAgain) {
+  grpo("whole", small());
+  EXPECT_TRUE(grpo("parts", small(), 8, StopPoint::sampling).interrupted);
+  EXPECT_EQ(saved("parts"), Names{"step-00000001"});
+  grpo("parts", small({"run.resume=true"}));
+  expect_same_runs("parts", "whole", 3);
+}
+
+TEST_F(MidGrpo, TheClockSavesCompletionsAndMicroSteps) {
+  grpo("whole", small());
+  grpo("parts", small({"run.save_seconds=1e-9"}), 5, StopPoint::micro_step);
+  grpo("parts", small({"run.resume=true", "run.save_seconds=1e-9"}), 6, StopPoint::micro_step);
+  grpo("parts", small({"run.resume=true"}));
+  expect_same_runs("parts", "whole", 3);
+}
+
+TEST_F(MidGrpo, AnotherBatchShapeCannotTakeOverInTheMiddle) {
+  grpo("a", small(), 2, StopPoint::micro_step);
+  testing::expect_error(Code::failed_precondition, "rl.saved_batches", "scored_tokens", [&] {
+    grpo("a", small({"run.resume=true", "train.rows=4", "train.scored_tokens=40"}));
+  });
+}
+
+TEST(GrpoWork, DamagedPartsAreRefused) {
+  GrpoWork work;
+  BatchCompletion c{{3, 44, 2}, std::vector<TokenTerm>(3, {.weight = 1, .advantage = 0.5}), 0};
+  work.groups = {{{5, 9}, {c}, "a"}};
+  work.batches = pack(work.groups, {1, 16, 8});
+  work.sums = {1, 2};
+  work.result.metrics.add("reward/mean", 0.25);
+  const Json json = to_json(work);
+  const std::vector<StepTensor> tensors = tensors_of(work);
+  GrpoWork back = work_from(json, tensors, {1, 16, 8}, "here");
+  EXPECT_EQ(to_json(back), json);
+  EXPECT_EQ(back.groups[0].completions[0].ids, c.ids);
+  EXPECT_EQ(back.groups[0].completions[0].terms[2].advantage, 0.5f);
+  EXPECT_EQ(back.sums, work.sums);
+  auto expect_damaged = [&](Json j, std::span<const StepTensor> t, const char* part) {
+    testing::expect_error(Code::data_loss, "rl.saved_step", part, [&] {
+      work_from(j, t, {1, 16, 8}, "here");
+    });
+  };
+  Json longer = json, shorter = json, none = json;
+  longer["groups"][0]["prompt"] = 3;
+  shorter["groups"][0]["completions"][0]["tokens"] = 2;
+  none.erase("rewards");
+  expect_damaged(longer, tensors, "3 more of 'prompts'");
+  expect_damaged(shorter, tensors, "no more of 'completions'");
+  expect_damaged(none, tensors, "rewards");
+  expect_damaged(json, std::span(tensors).subspan(1), "'prompts'");
+}
+
+}  // namespace
+}  // namespace strata::rl
