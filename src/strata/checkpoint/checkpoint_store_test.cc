@@ -1,5 +1,7 @@
 #include "strata/checkpoint/checkpoint_store.h"
 
+#include <functional>
+
 #include "strata/base/file.h"
 #include "strata/checkpoint/checkpoint_for_test.h"
 
@@ -71,6 +73,83 @@ TEST_F(CheckpointStoreTest, Retention) {
   }
   EXPECT_NO_THROW(
       load_checkpoint(checkpoint_path(scratch_.path(), 4), run_.model, run_.slot_types, client_));
+}
+
+// Those in the middle of a step stand behind it, by number, and go with the next one.
+TEST_F(CheckpointStoreTest, InTheMiddleOfAStep) {
+  auto contents = [&](int64_t step, std::optional<int64_t> micro_steps) {
+    Contents c = run_.contents(step);
+    c.run.micro_steps = micro_steps;
+    return c;
+  };
+  auto names = [&] {
+    std::vector<std::string> out;
+    for (const StoredCheckpoint& c : find_checkpoints(scratch_.path())) {
+      out.push_back(c.path.filename().string());
+    }
+    return out;
+  };
+  using Names = std::vector<std::string>;
+  for (const char* name : {"step-00000002+03", "step-00000002+", "step-00000002+x", "step-2+1"}) {
+    put_file(folder() / name / "x", "x");  // not these spellings
+  }
+  put_file(folder() / "step-00000009+1.tmp-17/x", "x");
+  CheckpointStore store(scratch_.path(), {.keep_last = 2});
+  EXPECT_FALSE(fs::exists(folder() / "step-00000009+1.tmp-17"));
+  store.save(contents(1, {}));
+  store.save(contents(2, {}));
+  store.save(contents(2, 9));
+  EXPECT_EQ(names(), (Names{"step-00000002", "step-00000002+9"}));
+  fs::path path = store.save(contents(2, 10));  // text order would put it first
+  EXPECT_EQ(names(), (Names{"step-00000002", "step-00000002+10"}));
+  EXPECT_EQ(latest_checkpoint(scratch_.path()).path, path);
+  EXPECT_EQ(latest_checkpoint(scratch_.path()).micro_steps, 10);
+  EXPECT_EQ(read_index(path).run.micro_steps, 10);
+  EXPECT_TRUE(store.has(2, 10));
+  EXPECT_FALSE(store.has(2, 0));
+  expect_error([&] { store.save(contents(2, 10)); }, "checkpoint.exists", path.string());
+  expect_error([&] { store.save(contents(2, -1)); }, "checkpoint.step", "got -1");
+  store.save(contents(3, {}));
+  EXPECT_EQ(names(), (Names{"step-00000002", "step-00000003"}));
+}
+
+// Case C7: what is no finished checkpoint is never the latest, and numbers decide.
+TEST_F(CheckpointStoreTest, LatestAmongWhatACrashOrAnotherProgramLeft) {
+  {
+    CheckpointStore store(scratch_.path());
+    for (int64_t step : {9, 10, 100}) store.save(run_.contents(step));
+  }
+  fs::path last = checkpoint_path(scratch_.path(), 100);
+  EXPECT_EQ(latest_checkpoint(scratch_.path()).path, last);  // c: text order says 9
+  // b: a name of something under way, and a pointer of another program to what is not there.
+  fs::copy(last, folder() / "step-00000101.tmp-77", fs::copy_options::recursive);
+  put_file(folder() / "latest", "step-00000999");
+  fs::create_directory_symlink("step-00000555.gone", folder() / "step-00000555");
+  EXPECT_EQ(latest_checkpoint(scratch_.path()).path, last);
+  // d, e: a short file, no optimiser state, no manifest under a finished name: an error that says
+  // so, never an older state in silence.
+  auto load = [&] {
+    load_checkpoint(latest_checkpoint(scratch_.path()).path, run_.model, run_.slot_types, client_);
+  };
+  EXPECT_NO_THROW(load());
+  auto damaged = [&](int64_t step, const char* part, const std::function<void(fs::path)>& damage) {
+    fs::path path = checkpoint_path(scratch_.path(), step);
+    fs::copy(checkpoint_path(scratch_.path(), 10), path, fs::copy_options::recursive);
+    damage(path);
+    try {
+      load();
+      ADD_FAILURE() << "step " << step << " was loaded";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  damaged(201, "model.safetensors", [](const fs::path& path) {
+    fs::resize_file(path / "model.safetensors", fs::file_size(path / "model.safetensors") - 1);
+  });
+  damaged(202, "optimizer", [](const fs::path& path) { fs::remove_all(path / "optimizer"); });
+  damaged(203, "manifest.json", [](const fs::path& path) { fs::remove(path / "manifest.json"); });
+  // f: empty.
+  EXPECT_TRUE(find_checkpoints(scratch_ / "nothing").empty());
 }
 
 TEST_F(CheckpointStoreTest, OneWriterAtATime) {

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -72,6 +73,11 @@ void CheckpointWriter::save(const Contents& contents, int64_t keep, const SaveOp
                             const std::unique_ptr<Snapshot> taken = std::move(held);
                             store->save(*taken, options);
                           });
+}
+
+bool CheckpointWriter::under_way() const {
+  return under_way_.valid() &&
+         under_way_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
 void CheckpointWriter::wait() {

@@ -41,6 +41,8 @@ class CheckpointWriter {
   // kept before no longer (-1 = none). Throws what an earlier writing failed with, and as
   // CheckpointStore and Snapshot; in stream mode as CheckpointStore::save.
   void save(const Contents& contents, int64_t keep = -1, const SaveOptions& options = {});
+  // Whether one is being written now.
+  bool under_way() const;
   // Waits until the checkpoint under way is durable. Throws what it failed with.
   void wait();
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -36,8 +35,8 @@ struct Output {
   Slot slot = {};  // when stacked
 };
 
-// The longest scanned run of a stack; null when there is none.
-const LayerRun* stacked_run(const LayerPlan& plan) {
+// The longest scanned run of a stack, which has the plain names; null when there is none.
+const LayerRun* longest_run(const LayerPlan& plan) {
   const LayerRun* longest = nullptr;
   for (const LayerRun& run : plan.runs) {
     if (run.scanned && (longest == nullptr || run.layers() > longest->layers())) longest = &run;
@@ -85,8 +84,10 @@ class TreeWriter {
 
  private:
   void check(const LayerPlan& plan) const {
-    const LayerRun* run = stacked_run(plan);
-    if (run == nullptr || run->cycle == 1 || options_.names == TreeNames::cycle) return;
+    if (options_.names == TreeNames::cycle) return;
+    bool alike = std::all_of(plan.runs.begin(), plan.runs.end(),
+                             [](const LayerRun& run) { return !run.scanned || run.cycle == 1; });
+    if (alike) return;
     fail({.id = "checkpoint.convert_cycle",
           .where = source_.path().string(),
           .expected = "layers of one kind, as one tensor a leaf holds them all",
@@ -94,18 +95,26 @@ class TreeWriter {
           .cure = "Convert it to cycle slots (--to cycle)"});
   }
 
-  // Name of the tensor that holds a stacked slot; nothing when its layers stay single.
-  std::optional<std::string> name_of(const sharding::StackedName& name) const {
+  // Name of the tensor that holds a stacked slot.
+  std::string name_of(const sharding::StackedName& name) const {
     for (const LayerPlan& plan : model_.plans()) {
-      const LayerRun* run = stacked_run(plan);
-      if (plan.stack != name.stack || run == nullptr || name.begin < run->first ||
-          name.end > run->first + run->layers()) {
-        continue;
+      if (plan.stack != name.stack) continue;
+      for (const LayerRun& run : plan.runs) {
+        if (!run.scanned || name.begin < run.first || name.begin >= run.first + run.layers()) {
+          continue;
+        }
+        std::string text = name.stack;
+        if (&run != longest_run(plan)) {
+          text += fmt::format(".layers_{}_{}", run.first, run.first + run.layers());
+        }
+        if (options_.names == TreeNames::cycle) {
+          text += fmt::format(".layer_{}", name.begin - run.first);
+        }
+        return text + "." + name.leaf;
       }
-      if (options_.names == TreeNames::stacked) return name.stack + "." + name.leaf;
-      return fmt::format("{}.layer_{}.{}", name.stack, name.begin - run->first, name.leaf);
     }
-    return std::nullopt;
+    invariant(false, "checkpoint.convert_run", "a stacked slot of a scanned run");
+    return {};
   }
 
   void add_single(const std::string& name) {
@@ -115,14 +124,13 @@ class TreeWriter {
 
   void add(const Slot& slot) {
     auto parsed = sharding::parse_stacked_name(slot.name);
-    std::optional<std::string> name = parsed ? name_of(*parsed) : std::nullopt;
     std::vector<Wanted> members = members_of(slot);
-    if (!name) {
+    if (!parsed) {
       for (const Wanted& w : members) add_single(w.name);
       return;
     }
     const DType dtype = source_.get(members[0].name).dtype;
-    Output output{{*name, dtype, slot.type.sizes()}, {}, slot};
+    Output output{{name_of(*parsed), dtype, slot.type.sizes()}, {}, slot};
     output.slot.type.dtype = dtype;
     for (const Wanted& w : members) {
       const DType own = source_.get(w.name).dtype;

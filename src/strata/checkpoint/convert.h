@@ -13,7 +13,8 @@
 
 namespace strata::checkpoint {
 
-// Names of the stacked tensors: STACK.LEAF, or STACK.layer_SLOT.LEAF.
+// Names of the stacked tensors: STACK.LEAF, or STACK.layer_SLOT.LEAF. Where several runs of a stack
+// are scanned, those but the longest say whose layers they hold: STACK.layers_B_E.LEAF.
 enum class TreeNames : uint8_t { stacked, cycle };
 
 struct ConvertOptions {
@@ -33,13 +34,12 @@ struct ConvertReport {
 
 // Writes the model directory `target` in one piece from the model directory, checkpoint or stacked
 // tree `source`, in the form of `model`: a manifest without stacked slots gives a Hugging Face
-// directory, one with a scanned run a stacked tree, in which layers outside the longest scanned run
-// (all scanned layers with TreeNames::cycle) stay single. Tensors keep their element types and
-// bytes. Memory grows by one bucket, a stacked tensor whose layer dim is not the first.
-// Throws already_exists (file.exists), not_found (checkpoint.no_config), invalid_argument
-// (checkpoint.convert_cycle: layers of several kinds need cycle names; checkpoint.convert_dtype:
-// layers of several element types cannot be one tensor), and as weights::unstack, check_total and
-// the file functions; a failure leaves nothing behind.
+// directory, one with scanned runs a stacked tree, in which layers outside of them stay single.
+// Tensors keep their element types and bytes. Memory grows by one bucket, a stacked tensor whose
+// layer dim is not the first. Throws already_exists (file.exists), not_found
+// (checkpoint.no_config), invalid_argument (checkpoint.convert_cycle: layers of several kinds need
+// cycle names; checkpoint.convert_dtype: layers of several element types cannot be one tensor), and
+// as weights::unstack, check_total and the file functions; a failure leaves nothing behind.
 ConvertReport convert_tree(const std::filesystem::path& source, const std::filesystem::path& target,
                            const sharding::Manifest& model, const ConvertOptions& options = {});
 

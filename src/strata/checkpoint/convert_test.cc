@@ -154,6 +154,117 @@ TEST_F(ConvertTest, CyclesStandInSlotsBesideLayersOfTheirOwn) {
   }
 }
 
+// Layers of these runs; a run's kinds of layers differ from any other's.
+Manifest runs(const std::vector<sharding::LayerRun>& runs, bool scanned, int64_t axis = 0) {
+  LayerPlan plan{"model.layers", runs};
+  std::vector<Slot> slots;
+  for (size_t r = 0; r < runs.size(); ++r) {
+    plan.runs[r].scanned = runs[r].scanned && scanned;
+    for (int64_t k = 0; k < runs[r].cycle; ++k) {
+      const int64_t kind = static_cast<int64_t>(10 * r) + k;
+      for (const Dims& dims : {Dims{2 + kind, 3}, Dims{3}, Dims{}}) {
+        const std::string leaf = "leaf" + std::to_string(dims.size()) + ".weight";
+        sharding::ParamType type = sharding::plain_type(DType::f32, dims);
+        if (plan.runs[r].scanned) {
+          std::string name = plan.stacked_name(static_cast<int64_t>(r), k, leaf);
+          sharding::Dim dim{runs[r].repeats, sharding::Role::layer, "layers", {}};
+          slots.push_back({name, sharding::Kind::param, insert_layer_dim(type, axis, dim, name)});
+          continue;
+        }
+        for (int64_t i = 0; i < runs[r].repeats; ++i) {
+          int64_t layer = runs[r].first + i * runs[r].cycle + k;
+          slots.push_back({plan.layer_name(layer, leaf), sharding::Kind::param, type});
+        }
+      }
+    }
+  }
+  return Manifest(std::move(slots), {}, {plan});
+}
+
+TEST_F(ConvertTest, EveryScannedRunIsStacked) {
+  struct Row {
+    const char* name;
+    std::vector<sharding::LayerRun> runs;
+    TreeNames names;
+    std::vector<const char*> there;
+    size_t tensors;
+  };
+  const Row rows[] = {
+      {"prefix",
+       {{0, 1, 2, true}, {2, 1, 5, true}},
+       TreeNames::stacked,
+       {"model.layers.layers_0_2.leaf2.weight", "model.layers.leaf2.weight"},
+       6},
+      {"middle",
+       {{0, 1, 2, true}, {2, 2, 3, true}, {8, 1, 1, false}, {9, 1, 4, true}},
+       TreeNames::cycle,
+       {"model.layers.layers_0_2.layer_0.leaf2.weight", "model.layers.layer_1.leaf2.weight",
+        "model.layers.8.leaf2.weight", "model.layers.layers_9_13.layer_0.leaf2.weight"},
+       15},
+      {"two_cycles",
+       {{0, 3, 2, true}, {6, 2, 2, true}, {10, 1, 1, true}},
+       TreeNames::cycle,
+       {"model.layers.layer_2.leaf1.weight", "model.layers.layers_6_10.layer_1.leaf0.weight",
+        "model.layers.layers_10_11.layer_0.leaf2.weight"},
+       18}};
+  for (const Row& row : rows) {
+    const Manifest single = runs(row.runs, false);
+    write_model(at(row.name) / "hf", single);
+    for (int64_t axis : {0, 1, 2}) {
+      fs::path tree = at(row.name) / ("tree" + std::to_string(axis));
+      ConvertReport report =
+          convert_tree(at(row.name) / "hf", tree, runs(row.runs, true, axis), {.names = row.names});
+      EXPECT_EQ(report.tensors, row.tensors);
+      auto source = weights::open_source(tree);
+      for (const char* name : row.there) EXPECT_NE(source->find(name), nullptr) << name;
+      fs::path back = at(row.name) / ("back" + std::to_string(axis));
+      convert_tree(tree, back, single);
+      EXPECT_EQ(bytes_of(back), bytes_of(at(row.name) / "hf")) << row.name << axis;
+    }
+  }
+  expect_error([&] { convert_tree(at("middle") / "hf", at("x"), runs(rows[1].runs, true)); },
+               "checkpoint.convert_cycle", "--to cycle");
+}
+
+// A foreign tree of a loop inside of a loop: three layers alike and one of another kind, twice.
+TEST_F(ConvertTest, NestedTreesAreSources) {
+  std::vector<Slot> slots;
+  LayerPlan plan{"model.layers", {{0, 1, 8, false}}};
+  for (int64_t i = 0; i < 8; ++i) {
+    Dims dims = i % 4 == 3 ? Dims{7, 6} : Dims{5, 6};
+    slots.push_back(
+        {plan.layer_name(i, "w"), sharding::Kind::param, sharding::plain_type(DType::f32, dims)});
+  }
+  const Manifest single(slots, {}, {plan});
+  write_model(at("hf"), single);
+  auto source = weights::open_source(at("hf"));
+  for (size_t axis : {0u, 1u, 2u}) {
+    Dims inner{5, 6}, full{7, 6};
+    inner.insert(inner.begin() + static_cast<std::ptrdiff_t>(axis), {2, 3});
+    full.insert(full.begin() + static_cast<std::ptrdiff_t>(axis), 2);
+    HostTensor three(DType::f32, inner), one(DType::f32, full);
+    for (int64_t i = 0; i < 8; ++i) {
+      HostTensor layer = weights::to_host(source->get(plan.layer_name(i, "w")));
+      HostTensor& whole = i % 4 == 3 ? one : three;
+      const int64_t neighbours = i % 4 == 3 ? 1 : 3;
+      // Elements behind the layer dims, and layers in the tensor.
+      const int64_t behind = axis == 0 ? layer.size() : axis == 1 ? 6 : 1, count = 2 * neighbours;
+      const int64_t at_layer = i / 4 * neighbours + (neighbours == 1 ? 0 : i % 4);
+      for (int64_t e = 0; e < layer.size(); ++e) {
+        whole.set((e / behind * count + at_layer) * behind + e % behind, layer.at(e));
+      }
+    }
+    fs::path tree = at("nested" + std::to_string(axis));
+    fs::create_directories(tree);
+    fs::copy(at("hf") / "config.json", tree / "config.json");
+    std::vector<weights::NamedTensor> named{{"model.layers.layer_0.w", &three},
+                                            {"model.layers.layer_1.w", &one}};
+    weights::write_safetensors(tree / "model.safetensors", named);
+    convert_tree(tree, at("back" + std::to_string(axis)), single);
+    EXPECT_EQ(bytes_of(at("back" + std::to_string(axis))), bytes_of(at("hf"))) << axis;
+  }
+}
+
 TEST_F(ConvertTest, RefusesAndLeavesNothing) {
   write_model(at("hf"), cycles(2, false));
   expect_error([&] { convert_tree(at("hf"), at("out"), cycles(2, true)); },

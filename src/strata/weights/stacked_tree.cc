@@ -59,7 +59,7 @@ size_t placed(int64_t axis, size_t rank) {
   return static_cast<size_t>(std::clamp<int64_t>(axis < 0 ? axis + r + 1 : axis, 0, r));
 }
 
-// One stack of the tree.
+// One stack of the tree, or a part of one that names its layers.
 class Stack {
  public:
   Stack(const TensorSource& tree, std::string name, const Layers& wanted, const TreeDemand& demand)
@@ -271,6 +271,41 @@ class Stack {
   int64_t cycle_ = 0, repeats_ = 0, axis_ = 0;
 };
 
+// "12_" at the beginning of `text`, which is taken from there; nothing when it does not begin so.
+std::optional<int64_t> take_number(std::string_view& text, char end) {
+  int64_t value = 0;
+  const char* last = text.data() + text.size();
+  auto parsed = std::from_chars(text.data(), last, value);
+  if (parsed.ec != std::errc() || parsed.ptr == last || *parsed.ptr != end) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(parsed.ptr + 1 - text.data()));
+  return value;
+}
+
+// The parts of a stack that name their layers, and at the end, under the stack's own name, the
+// layers that no part names.
+std::vector<std::pair<std::string, Layers>> parts_of(const TensorSource& tree,
+                                                     const std::string& stack, Layers layers) {
+  std::set<std::pair<int64_t, int64_t>> bounds;
+  const std::string prefix = stack + ".layers_";
+  for (const TensorView& t : tree.tensors()) {
+    if (!t.name.starts_with(prefix)) continue;
+    std::string_view rest = std::string_view(t.name).substr(prefix.size());
+    auto begin = take_number(rest, '_');
+    auto end = begin ? take_number(rest, '.') : std::nullopt;
+    if (end) bounds.emplace(*begin, *end);
+  }
+  std::vector<std::pair<std::string, Layers>> parts;
+  for (const auto& [begin, end] : bounds) {
+    Layers part;
+    for (auto it = layers.lower_bound(begin); it != layers.end() && it->first < end;) {
+      part.insert(layers.extract(it++));
+    }
+    parts.emplace_back(fmt::format("{}{}_{}", prefix, begin, end), std::move(part));
+  }
+  parts.emplace_back(stack, std::move(layers));
+  return parts;
+}
+
 // What `scan_layers` says in the metadata or in config.json, and where it says so.
 std::optional<std::pair<bool, std::string>> flag_of(const TensorSource& tree) {
   auto found = tree.metadata().find("scan_layers");
@@ -362,10 +397,12 @@ std::unique_ptr<TensorSource> unstack(const TensorSource& tree, std::span<const 
   std::set<const TensorView*> used;
   bool stacked = false;
   for (const auto& [name, layers] : stacks) {
-    Stack stack(tree, name, layers, demand);
-    if (!stack.is_stacked()) continue;
-    stacked = true;
-    stack.add(views, used);
+    for (const auto& [part, its_layers] : parts_of(tree, name, layers)) {
+      Stack stack(tree, part, its_layers, demand);
+      if (!stack.is_stacked()) continue;
+      stacked = true;
+      stack.add(views, used);
+    }
   }
   check_demand(tree, stacked, demand);
   compare_flag(tree, stacked);

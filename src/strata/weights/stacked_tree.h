@@ -5,7 +5,8 @@
 //   STACK.layer_S.LEAF      every C-th layer from the S-th on, for S = 0 … C-1: [repeats, …]
 // and, where a loop over equal neighbours runs inside of one over cycles, two layer dims side by
 // side: [repeats, inner, …]. Layers that have tensors of their own stay out of the count, so a
-// prefix and a remainder may stand beside a stacked middle.
+// prefix and a remainder may stand beside a stacked middle. They may be stacked as well, as
+//   STACK.layers_B_E.…      layers B … E-1, in either of the forms above
 #pragma once
 
 #include <cstdint>
