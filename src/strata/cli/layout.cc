@@ -19,6 +19,9 @@ void declare_layout(CLI::App& app, LayoutFlags& flags) {
                  "Where stacked parameters carry their layer dim; negative counts from the end")
       ->capture_default_str()
       ->group(group);
+  app.add_flag("--nested-scan", flags.nested,
+               "Equal layers next to each other in a cycle are a loop inside of the loop")
+      ->group(group);
   app.add_option("--remat", flags.remat,
                  "What the reverse sweep recomputes: none, dots, full or names:TAG,TAG")
       ->check(parses_with([](const std::string& text) { ops::parse_remat(text); }))
@@ -41,7 +44,8 @@ void declare_layout(CLI::App& app, LayoutFlags& flags) {
 }
 
 nn::ScanOptions scan_options(const LayoutFlags& flags) {
-  return {nn::parse_scan_mode(flags.scan), flags.scan_axis, ops::parse_remat(flags.remat)};
+  return {nn::parse_scan_mode(flags.scan), flags.scan_axis, ops::parse_remat(flags.remat),
+          flags.nested};
 }
 
 sharding::PlacementOptions placement_options(const LayoutFlags& flags) {

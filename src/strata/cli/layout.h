@@ -18,6 +18,7 @@ namespace strata::cli {
 struct LayoutFlags {
   std::string scan = "auto";
   int64_t scan_axis = 0;
+  bool nested = false;
   std::string remat = "none";
   std::string mesh;
   std::vector<std::string> rules;
@@ -25,8 +26,8 @@ struct LayoutFlags {
   DeviceFlags device;
 };
 
-// Declares --scan, --param-scan-axis, --remat, --mesh, --shard, --strict, --plugin and --devices.
-// `flags` must outlive `app`.
+// Declares --scan, --param-scan-axis, --nested-scan, --remat, --mesh, --shard, --strict, --plugin
+// and --devices. `flags` must outlive `app`.
 void declare_layout(CLI::App& app, LayoutFlags& flags);
 
 nn::ScanOptions scan_options(const LayoutFlags& flags);

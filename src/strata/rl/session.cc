@@ -43,6 +43,7 @@ SessionOptions read_session_options(Config& config) {
   o.scan.mode = nn::parse_scan_mode(config.text("layers.scan", "auto"));
   o.scan.remat = ops::parse_remat(config.text("layers.remat", "dots"));
   o.scan.param_axis = config.integer("layers.param_scan_axis", 0, {-1, 8});
+  o.scan.nested = config.flag("layers.nested", false);
   o.placement = read_placement(config);
   return o;
 }

@@ -30,7 +30,8 @@ struct SessionOptions {
 // the family's rules those of the same name are replaced), sharding.strict.
 sharding::PlacementOptions read_placement(Config& config);
 
-// Keys of read_placement, model.path, layers.scan, layers.remat, layers.param_scan_axis.
+// Keys of read_placement, model.path, layers.scan, layers.remat, layers.param_scan_axis,
+// layers.nested.
 SessionOptions read_session_options(Config& config);
 
 struct Session {
