@@ -54,6 +54,26 @@ TEST(Lint, SpeaksJson) {
   EXPECT_TRUE(json["unrolled"].empty());
 }
 
+TEST(Lint, ShowsTransformsAndWhatTheyDoToThePlan) {
+  Scratch scratch;
+  std::string model = config_only(scratch, 3);
+  Json config = read_json(scratch.path() / "config.json");
+  Json lora = {{"kind", "lora"}, {"rank", 2}, {"alpha", 4.0}, {"rslora", false}};
+  lora["targets"] = {"model.layers.0.self_attn.q_proj"};
+  config["strata_transforms"] = Json::array({lora});
+  scratch.write("config.json", config.dump());
+  Outcome o = run({{"lint", "--model", model}});
+  ASSERT_EQ(o.status, 0) << o.err;
+  for (const char* part :
+       {"model.layers: 0 unrolled, 1-2 scanned 1 x 2\n", "self_attn.q_proj is Linear with Lora(",
+        "transform {\"kind\":\"lora\",\"rank\":2", "adapters: "}) {
+    EXPECT_NE(o.out.find(part), std::string::npos) << part << " in\n" << o.out;
+  }
+  Outcome json = run({{"lint", "--model", model, "--json"}});
+  EXPECT_EQ(parse_json(json.out, "lint")["transforms"][0]["kind"], "lora");
+  EXPECT_GT(parse_json(json.out, "lint")["adapter_elements"], 0);
+}
+
 TEST(Lint, ADirectoryWithoutAConfigIsAnError) {
   Scratch scratch;
   Outcome o = run({{"lint", "--model", scratch.path().string()}});

@@ -83,7 +83,18 @@ struct Rest {
   const sharding::Manifest& model;
   const RunState& run;
   const fs::path& model_directory;
+  const Json& config;  // null = the directory's
 };
+
+// Copies what lies beside the weights; returns the names.
+std::vector<std::string> write_files(const fs::path& directory, const Rest& rest) {
+  if (rest.config.is_null()) return copy_model_files(rest.model_directory, directory);
+  std::vector<std::string> names =
+      copy_model_files(rest.model_directory, directory, {"config.json"});
+  put_text(directory / "config.json", rest.config.dump(2) + "\n");
+  names.insert(names.begin(), "config.json");
+  return names;
+}
 
 void fill(const fs::path& directory, const Rest& rest, TreeReader& parameters, TreeReader& slots,
           const SaveOptions& options) {
@@ -91,7 +102,7 @@ void fill(const fs::path& directory, const Rest& rest, TreeReader& parameters, T
   index.model = rest.model;
   index.run = rest.run;
   Written written{options.progress, parameters.bytes() + slots.bytes()};
-  for (const std::string& name : copy_model_files(rest.model_directory, directory)) {
+  for (const std::string& name : write_files(directory, rest)) {
     index.files.push_back({name, sha256_of_file(directory / name)});
     written.add(0);
   }
@@ -148,7 +159,7 @@ std::vector<runtime::Array> load_tree(std::span<const Slot> slots, const Checkpo
 }  // namespace
 
 void save_checkpoint(const fs::path& path, const Contents& contents, const SaveOptions& options) {
-  write(path, {*contents.model, contents.run, contents.model_directory},
+  write(path, {*contents.model, contents.run, contents.model_directory, contents.config},
         TreeReader(contents.model->slots(), contents.parameters),
         TreeReader(contents.slot_types, contents.slots), options);
 }
@@ -162,6 +173,7 @@ Snapshot::Snapshot(const Contents& contents)
       slot_types_(contents.slot_types),
       run_(contents.run),
       model_directory_(contents.model_directory),
+      config_(contents.config),
       bytes_(snapshot_bytes(model_, slot_types_)) {
   // These find what does not fit.
   TreeReader(model_.slots(), contents.parameters);
@@ -193,8 +205,8 @@ Snapshot::Copies Snapshot::copy(std::span<const Slot> slots, const ArrayRefs& ar
 }
 
 void save_checkpoint(const fs::path& path, const Snapshot& s, const SaveOptions& options) {
-  write(path, {s.model_, s.run_, s.model_directory_}, TreeReader(s.model_.slots(), s.parameters_),
-        TreeReader(s.slot_types_, s.slots_), options);
+  write(path, {s.model_, s.run_, s.model_directory_, s.config_},
+        TreeReader(s.model_.slots(), s.parameters_), TreeReader(s.slot_types_, s.slots_), options);
 }
 
 Restored load_checkpoint(const fs::path& path, const sharding::Manifest& model,

@@ -35,6 +35,8 @@ struct Contents {
   RunState run = {};
   // config.json and the tokenizer's files are copied from here.
   std::filesystem::path model_directory;
+  // What stands in config.json instead; null = the directory's.
+  Json config = {};
 };
 
 struct SaveOptions {
@@ -73,6 +75,7 @@ class Snapshot {
   std::vector<sharding::Slot> slot_types_;
   RunState run_;
   std::filesystem::path model_directory_;
+  Json config_;
   uint64_t bytes_ = 0;
   std::unique_ptr<std::byte[]> memory_;
   Copies parameters_, slots_;

@@ -14,6 +14,8 @@
 #include "strata/cli/commands.h"
 #include "strata/models/registry.h"
 #include "strata/nn/structure.h"
+#include "strata/rl/adapters.h"
+#include "strata/weights/tensor_source.h"
 
 namespace strata::cli {
 namespace {
@@ -48,6 +50,21 @@ sharding::Manifest manifest_of(const models::CausalLm& model, const Flags& flags
   return nn::Structure(model, scan, model.ties()).manifest();
 }
 
+// A model with adapters becomes one without, whose weights hold what they add.
+checkpoint::ConvertReport merge(const Flags& flags, const models::CausalLm& model,
+                                checkpoint::ExportOptions options) {
+  checkpoint::ConvertReport report;
+  report.form = "one tensor a layer, adapters merged";
+  options.config =
+      rl::merged_config(read_json(std::filesystem::path(flags.source) / "config.json"), model);
+  checkpoint::export_merged(flags.target, manifest_of(model, flags), flags.source, options,
+                            model.ignorable());
+  auto written = weights::open_source(flags.target);
+  report.tensors = written->tensors().size();
+  report.bytes = written->total_bytes();
+  return report;
+}
+
 void convert(const Flags& flags) {
   auto model = models::build_model(std::filesystem::path(flags.source));
   checkpoint::ConvertOptions options;
@@ -60,8 +77,13 @@ void convert(const Flags& flags) {
     progress.update(static_cast<double>(done), static_cast<double>(total));
   };
   Stopwatch clock;
-  checkpoint::ConvertReport r =
-      checkpoint::convert_tree(flags.source, flags.target, manifest_of(*model, flags), options);
+  checkpoint::ExportOptions merges;
+  merges.merges = rl::merges_of(*model);
+  merges.progress = options.progress;
+  checkpoint::ConvertReport r = flags.to == "hf" && !merges.merges.empty()
+                                    ? merge(flags, *model, std::move(merges))
+                                    : checkpoint::convert_tree(flags.source, flags.target,
+                                                               manifest_of(*model, flags), options);
   if (flags.json) {
     Json json = {{"directory", flags.target},
                  {"form", r.form},
@@ -81,7 +103,8 @@ void declare(CLI::App& app) {
       ->required();
   app.add_option("DST", flags->target, "The directory to make; absent or empty so far")->required();
   app.add_option("--to", flags->to,
-                 "hf: one tensor a layer; stacked: LAYERS.LEAF; cycle: LAYERS.layer_SLOT.LEAF")
+                 "hf: one tensor a layer, adapters merged; stacked: LAYERS.LEAF; cycle: "
+                 "LAYERS.layer_SLOT.LEAF")
       ->check(CLI::IsMember({"hf", "stacked", "cycle"}))
       ->required();
   app.add_option("--axis", flags->axis, "Where stacked tensors carry their layer dim; -1 = last")

@@ -40,20 +40,27 @@ void print_json(const models::CausalLm& model, const nn::Structure& structure) {
   const sharding::Manifest& manifest = structure.manifest();
   Json json = {{"model_type", model.config().model_type},
                {"plans", manifest.to_json()["plans"]},
+               {"transforms", model.transforms()},
+               {"adapter_elements", manifest.elements(sharding::Kind::adapter)},
                {"unrolled", unrolled(manifest.plans())},
                {"reasons", structure.reasons()}};
   fmt::print("{}\n", json.dump(2));
 }
 
-void print_text(const nn::Structure& structure) {
+void print_text(const models::CausalLm& model, const nn::Structure& structure) {
   for (const auto& plan : structure.manifest().plans()) fmt::print("{}\n", plan.text());
   for (const std::string& reason : structure.reasons()) fmt::print("  {}\n", reason);
+  for (const Json& transform : model.transforms()) fmt::print("transform {}\n", transform.dump());
+  int64_t adapters = structure.manifest().elements(sharding::Kind::adapter);
+  if (adapters == 0) return;
+  fmt::print("adapters: {} elements beside {} frozen ones\n", adapters,
+             structure.manifest().elements(sharding::Kind::param));
 }
 
 void lint(const Flags& flags) {
   auto model = models::build_model(std::filesystem::path(flags.model));
   nn::Structure structure(*model, {}, model->ties());
-  flags.json ? print_json(*model, structure) : print_text(structure);
+  flags.json ? print_json(*model, structure) : print_text(*model, structure);
   if (!flags.expect_scan) return;
   const auto& plans = structure.manifest().plans();
   std::vector<std::string> outside = unrolled(plans);

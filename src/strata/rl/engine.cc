@@ -191,8 +191,17 @@ Engine::Scores Engine::logprobs(const TokenBatch& batch, double temperature,
   runtime::Executor& run = program(logprobs_, "logprobs");
   std::vector<Array> inputs = upload(batch, 1, temperature);
   std::vector<Argument> arguments;
-  const runtime::ParameterTable& table = parameters != nullptr ? *parameters : *table_;
-  for (const auto& entry : table.entries()) arguments.push_back(Argument::borrow(*entry.second));
+  size_t at = 0;  // both tables are in the manifest's order
+  for (const auto& current : table_->entries()) {
+    const auto* other = parameters == nullptr || at == parameters->entries().size()
+                            ? nullptr
+                            : &parameters->entries()[at];
+    const bool given = other != nullptr && other->first == current.first;
+    arguments.push_back(Argument::borrow(given ? *other->second : *current.second));
+    at += given ? 1 : 0;
+  }
+  invariant(parameters == nullptr || at == parameters->entries().size(), "rl.logprobs_parameters",
+            "parameters of this model, in the manifest's order");
   for (const Array& a : inputs) arguments.push_back(Argument::borrow(a));
   std::vector<Array> results = run.run(arguments);
   HostTensor logprobs = results[0].get(), entropies = results[1].get();

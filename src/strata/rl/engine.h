@@ -50,6 +50,7 @@ class Engine {
   Engine(Setup setup, optim::UpdatePlan plan);
 
   const optim::UpdatePlan& plan() const { return plan_; }
+  const models::CausalLm& model() const { return *setup_.model; }
   const nn::Structure& structure() const { return *setup_.structure; }
   const BatchShape& shape() const { return setup_.shape; }
   // Compiles the programs that a step needs, and reports their memory. `accumulating`: also the one
@@ -67,7 +68,8 @@ class Engine {
   struct Scores {
     std::vector<float> logprobs, entropies;
   };
-  // Under `parameters` (one a manifest slot), or the current ones when null.
+  // Under `parameters` instead of the current ones of the same names; they are in the manifest's
+  // order.
   Scores logprobs(const TokenBatch& batch, double temperature,
                   const runtime::ParameterTable* parameters = nullptr);
 

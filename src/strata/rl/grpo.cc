@@ -128,17 +128,17 @@ void GrpoRun::make_engine(const MakeRollouts& make_rollouts) {
   setup.options = config_.train;
   setup.parameters = session_.load_parameters();
   setup.max_skipped = config_.optimizer.max_skipped;
+  const sharding::Manifest& manifest = session_.structure->manifest();
+  optim::UpdatePlan plan = make_plan(config_.optimizer, manifest, session_.structure->mesh());
   if (config_.step.use_reference) {
-    std::vector<std::pair<std::string, runtime::Array>> copies;
-    for (size_t i = 0; i < setup.parameters.size(); ++i) {
-      copies.emplace_back(session_.structure->manifest().slots()[i].name,
-                          setup.parameters[i].clone());
+    std::vector<std::pair<std::string, runtime::Array>> copies;  // of what will change
+    for (const optim::Parameter& p : plan.parameters()) {
+      auto slot = static_cast<size_t>(manifest.index_of(p.name));
+      copies.emplace_back(p.name, setup.parameters[slot].clone());
     }
     reference_ = runtime::ParameterTable::make(0, std::move(copies));
   }
-  engine_ = std::make_unique<Engine>(
-      std::move(setup),
-      make_plan(config_.optimizer, session_.structure->manifest(), session_.structure->mesh()));
+  engine_ = std::make_unique<Engine>(std::move(setup), std::move(plan));
   rollouts_ = make_rollouts(session_, *engine_);
 }
 

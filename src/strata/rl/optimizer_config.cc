@@ -181,6 +181,7 @@ OptimizerConfig read_optimizer(Config& c) {
   out.optimizer = read_rule(c, name);
   out.schedule = read_schedule(c);
   if (name == "muon") out.groups = read_muon_groups(c, out.schedule.peak);
+  out.rest_rate = c.has("optimizer.adam_lr");
   out.clip_norm = c.number("optimizer.clip_norm", 1.0, kNotNegative);
   out.max_skipped = c.integer("optimizer.max_skipped", 8, {0, int64_t{1} << 40});
   const std::vector<std::string> zero = {"none", "slots"};
@@ -191,7 +192,15 @@ OptimizerConfig read_optimizer(Config& c) {
 optim::UpdatePlan make_plan(const OptimizerConfig& o, const sharding::Manifest& manifest,
                             const sharding::Mesh& mesh) {
   double clip = o.clip_norm > 0 ? o.clip_norm : std::numeric_limits<double>::infinity();
-  optim::UpdatePlan plan(o.optimizer, optim::Groups(manifest, o.groups),
+  const bool adapters = optim::has_adapters(manifest);
+  require(!adapters || !o.rest_rate,
+          {.id = "rl.adam_lr",
+           .where = "optimizer.adam_lr",
+           .expected = "no rate for embeddings, norms and the like, as only adapters are trained",
+           .got = "one",
+           .cure = "Declined: every adapter is a matrix and follows optimizer.lr"});
+  optim::UpdatePlan plan(o.optimizer,
+                         optim::Groups(manifest, adapters ? optim::adapter_groups() : o.groups),
                          optim::Schedule(o.schedule), clip);
   for (const std::string& line : split(plan.groups().text(), '\n')) {
     if (!line.empty()) log_line("group " + line);

@@ -23,6 +23,7 @@ namespace strata::rl {
 struct OptimizerConfig {
   std::shared_ptr<const optim::Optimizer> optimizer;
   optim::GroupsConfig groups = optim::default_groups();
+  bool rest_rate = false;  // whether optimizer.adam_lr was given
   optim::ScheduleConfig schedule;
   double clip_norm = 0;     // 0 = off
   int64_t max_skipped = 8;  // non-finite steps in a row that end the run; 0 = none does
@@ -34,7 +35,9 @@ struct OptimizerConfig {
 // throws.
 OptimizerConfig read_optimizer(Config& config);
 
-// The plan for a model's parameters; logs its groups and, with zero_slots and a mesh that the
+// The plan for a model's parameters: of one with adapters these alone (optim::adapter_groups), else
+// the configuration's groups. Throws rl.adam_lr where adam_lr was given and all that is trained are
+// matrices. Logs its groups and, with zero_slots and a mesh that the
 // manifest is laid over, what of the optimiser's state stays whole and why. Throws as
 // optim::Groups, Schedule and UpdatePlan do.
 optim::UpdatePlan make_plan(const OptimizerConfig& config, const sharding::Manifest& manifest,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <string_view>
 
@@ -13,6 +14,7 @@
 #include "strata/checkpoint/directory.h"
 #include "strata/checkpoint/export_hf.h"
 #include "strata/checkpoint/load_parameters.h"
+#include "strata/rl/adapters.h"
 #include "strata/weights/tensor_source.h"
 
 namespace strata::rl {
@@ -172,6 +174,7 @@ void save_run(checkpoint::CheckpointWriter& writer, const Session& session, cons
   contents.run.rng = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   contents.run.extra = {{"state", progress.state}, {"config", progress.config}};
   contents.model_directory = session.options.model;
+  contents.config = checkpoint_config(session);
   writer.save(contents, progress.best_step);
 }
 
@@ -180,6 +183,7 @@ std::optional<Progress> load_latest(const fs::path& run, Engine& engine,
   std::vector<checkpoint::StoredCheckpoint> all = checkpoint::find_checkpoints(run);
   if (all.empty()) return std::nullopt;
   const fs::path& path = all.back().path;
+  check_transforms(path, engine.model());
   std::vector<sharding::Slot> types = slot_types(engine.plan());
   const size_t own = types.size();
   const checkpoint::CheckpointIndex index = checkpoint::read_index(path);
@@ -224,16 +228,11 @@ void restore_parameters(const RunConfig& run, const Session& session, Engine& en
       {.mesh = session.structure->mesh(), .ignorable = session.model->ignorable()}));
 }
 
-// The new export is complete before the old one goes.
-void export_run(const RunConfig& run, const Session& session, const Engine& engine,
-                const fs::path& target) {
-  auto write = [&](const fs::path& path) {
-    checkpoint::export_hf(path, session.structure->manifest(),
-                          checkpoint::refs_of(*engine.parameters()), session.options.model);
-  };
-  if (!target.empty()) return write(target);
-  const fs::path place = run.output / "export", fresh = run.output / "export.new",
-                 old = run.output / "export.old";
+namespace {
+
+// The new directory is complete before the old one goes.
+void replace_directory(const fs::path& place, const std::function<void(const fs::path&)>& write) {
+  const fs::path fresh = place.string() + ".new", old = place.string() + ".old";
   checkpoint::remove_directory(fresh);
   write(fresh);
   checkpoint::remove_directory(old);
@@ -241,6 +240,25 @@ void export_run(const RunConfig& run, const Session& session, const Engine& engi
   if (fs::exists(place, ec)) replace_file(place, old);
   replace_file(fresh, place);
   checkpoint::remove_directory(old);
+}
+
+}  // namespace
+
+void export_run(const RunConfig& run, const Session& session, const Engine& engine,
+                const fs::path& target) {
+  const sharding::Manifest& manifest = session.structure->manifest();
+  checkpoint::ArrayRefs parameters = checkpoint::refs_of(*engine.parameters());
+  auto write = [&](const fs::path& path) {
+    checkpoint::export_hf(path, manifest, parameters, session.options.model,
+                          export_options(session));
+  };
+  Json peft = peft_config(*session.model, session.options.model.string());
+  if (!peft.is_null()) {
+    replace_directory(run.output / "adapter", [&](const fs::path& path) {
+      checkpoint::export_adapter(path, manifest, parameters, peft);
+    });
+  }
+  target.empty() ? replace_directory(run.output / "export", write) : write(target);
 }
 
 }  // namespace strata::rl

@@ -93,8 +93,9 @@ std::optional<Progress> load_latest(const std::filesystem::path& run, Engine& en
 // Puts the parameters of step `step` back (the model directory's own for step 0).
 void restore_parameters(const RunConfig& run, const Session& session, Engine& engine, int64_t step);
 
-// Writes a Hugging Face directory of the current parameters to `target`, which must not exist, or,
-// where that is empty, to RUN/export in place of an older one. A failure leaves the older one.
+// Writes a Hugging Face directory of the current parameters, adapters merged, to `target`, which
+// must not exist, or, where that is empty, to RUN/export in place of an older one. A failure leaves
+// the older one. A model with adapters also writes these, as PEFT reads them, to RUN/adapter.
 void export_run(const RunConfig& run, const Session& session, const Engine& engine,
                 const std::filesystem::path& target = {});
 

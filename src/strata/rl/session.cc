@@ -1,11 +1,18 @@
 #include "strata/rl/session.h"
 
+#include <algorithm>
+#include <limits>
+#include <unordered_set>
+
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/data/chat_encode.h"
 #include "strata/models/registry.h"
+#include "strata/nn/initial_values.h"
+#include "strata/runtime/executor.h"
 #include "strata/sample/generation_config.h"
+#include "strata/transform/lower.h"
 #include "strata/weights/tensor_source.h"
 
 namespace strata::rl {
@@ -25,6 +32,81 @@ void check_fit(const data::Tokenizer& tokenizer, const models::CausalLm& model,
            .cure = "Model and tokenizer do not belong together"});
 }
 
+// Adds the adapters that the options ask for, unless the model directory has them.
+void add_lora(models::CausalLm& model, const SessionOptions& options) {
+  if (!options.lora) return;
+  nn::Lora lora(*options.lora);
+  for (const Json& there : model.transforms()) {
+    if (there.at("kind") != nn::Lora::kKind) continue;
+    require(there == lora.to_json(),
+            {.id = "rl.lora_differs",
+             .where = options.model.string(),
+             .expected = "adapters as [lora] has them: " + lora.to_json().dump(),
+             .got = there.dump(),
+             .cure = "Leave [lora] out to train these on, or export the model and start from that",
+             .code = Code::failed_precondition});
+    return;
+  }
+  model.apply(lora);
+}
+
+std::unordered_set<const nn::Param*> params_of(const models::CausalLm& model) {
+  std::vector<const nn::Param*> all = model.all_params();
+  return {all.begin(), all.end()};
+}
+
+// The model and its structure; says which slots the model directory does not have.
+void open_model(Session& s) {
+  s.model = models::build_model(s.options.model);
+  const auto stored = params_of(*s.model);
+  add_lora(*s.model, s.options);
+  s.structure = std::make_unique<nn::Structure>(*s.model, s.options.scan, s.model->ties());
+  for (size_t i = 0; i < s.structure->manifest().size(); ++i) {
+    s.is_new.push_back(!stored.contains(s.structure->members(i).front()));
+  }
+  for (const std::string& reason : s.structure->reasons()) log_line("not scanned: " + reason);
+  s.structure->place(s.options.placement, s.model->sharding_rules());
+  for (const std::string& reason : s.structure->placement().reasons) log_warning(reason);
+}
+
+// The part of the manifest that the model directory has.
+sharding::Manifest stored_part(const Session& s) {
+  const sharding::Manifest& all = s.structure->manifest();
+  std::vector<sharding::Slot> slots;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!s.is_new[i]) slots.push_back(all.slots()[i]);
+  }
+  return sharding::Manifest(std::move(slots), all.ties(), all.plans());
+}
+
+// What the fields that transforms declared start from: an array a slot of the manifest, consumed
+// ones where it has none. `stored` are those of stored_part.
+std::vector<runtime::Array> initial_arrays(const Session& s,
+                                           const std::vector<runtime::Array>& stored) {
+  nn::InitialValues initial = nn::initial_values(*s.model, *s.structure);
+  runtime::Executor program(
+      s.compiler->compile(transform::program_text(*initial.function),
+                          runtime::request_for(*initial.function, initial.function->name())));
+  const uint64_t seed = s.options.seed;
+  const std::vector<uint32_t> words{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
+  runtime::Array key = runtime::Array::put(
+      s.compiler->client(), HostTensor::of<uint32_t>({2}, words), s.structure->mesh());
+  std::vector<runtime::Argument> arguments;
+  const auto& slots = s.structure->manifest().slots();
+  for (size_t i = 0, at = 0; i < slots.size(); ++i) {
+    if (s.is_new[i]) continue;
+    if (slots[i].kind == sharding::Kind::param) {
+      arguments.push_back(runtime::Argument::borrow(stored[at]));
+    }
+    ++at;
+  }
+  arguments.push_back(runtime::Argument::borrow(key));
+  std::vector<runtime::Array> results = program.run(arguments);
+  std::vector<runtime::Array> out(slots.size());
+  for (size_t i = 0; i < results.size(); ++i) out[initial.slots[i]] = std::move(results[i]);
+  return out;
+}
+
 }  // namespace
 
 sharding::PlacementOptions read_placement(Config& config) {
@@ -37,6 +119,21 @@ sharding::PlacementOptions read_placement(Config& config) {
   return o;
 }
 
+std::optional<nn::LoraConfig> read_lora(Config& config) {
+  const std::vector<std::string> keys = {"lora", "lora.rank", "lora.alpha", "lora.rslora",
+                                         "lora.targets"};  // an override sets no table
+  bool given = std::any_of(keys.begin(), keys.end(),
+                           [&](const std::string& key) { return config.has(key); });
+  if (!given) return std::nullopt;
+  nn::LoraConfig l;
+  l.rank = config.integer("lora.rank", {1, 65536});
+  l.alpha = config.number("lora.alpha", {0, std::numeric_limits<double>::infinity(), true});
+  l.rslora = config.flag("lora.rslora", false);
+  l.targets = config.texts("lora.targets");
+  nn::Lora{l};  // checks it
+  return l;
+}
+
 SessionOptions read_session_options(Config& config) {
   SessionOptions o;
   o.model = config.text("model.path");
@@ -45,17 +142,15 @@ SessionOptions read_session_options(Config& config) {
   o.scan.param_axis = config.integer("layers.param_scan_axis", 0, {-1, 8});
   o.scan.nested = config.flag("layers.nested", false);
   o.placement = read_placement(config);
+  o.lora = read_lora(config);
+  o.seed = static_cast<uint64_t>(config.integer("run.seed", 0, {0, int64_t{1} << 40}));
   return o;
 }
 
 Session open_session(const SessionOptions& options, std::shared_ptr<runtime::Compiler> compiler) {
   Session s;
   s.options = options;
-  s.model = models::build_model(options.model);
-  s.structure = std::make_unique<nn::Structure>(*s.model, options.scan, s.model->ties());
-  for (const std::string& reason : s.structure->reasons()) log_line("not scanned: " + reason);
-  s.structure->place(options.placement, s.model->sharding_rules());
-  for (const std::string& reason : s.structure->placement().reasons) log_warning(reason);
+  open_model(s);
   s.tokenizer.emplace(data::Tokenizer::load(options.model));
   check_fit(*s.tokenizer, *s.model, options.model);
   try {
@@ -83,8 +178,15 @@ std::vector<int32_t> Session::prompt_ids(const std::vector<Message>& messages) c
 
 std::vector<runtime::Array> Session::load_parameters() const {
   auto source = weights::open_source(options.model);
-  return checkpoint::load_parameters(structure->manifest(), *source, compiler->client(),
-                                     {.mesh = structure->mesh(), .ignorable = model->ignorable()});
+  std::vector<runtime::Array> stored =
+      checkpoint::load_parameters(stored_part(*this), *source, compiler->client(),
+                                  {.mesh = structure->mesh(), .ignorable = model->ignorable()});
+  if (stored.size() == is_new.size()) return stored;
+  std::vector<runtime::Array> all = initial_arrays(*this, stored);
+  for (size_t i = 0, at = 0; i < is_new.size(); ++i) {
+    if (!is_new[i]) all[i] = std::move(stored[at++]);
+  }
+  return all;
 }
 
 std::vector<int32_t> Session::eos_ids() const {
