@@ -8,6 +8,7 @@
 #include "strata/ops/grouped_dot.h"
 #include "strata/ops/linalg.h"
 #include "strata/ops/misc.h"
+#include "strata/ops/parts.h"
 #include "strata/ops/random.h"
 #include "strata/ops/reduce.h"
 #include "strata/ops/shape.h"
@@ -37,6 +38,8 @@ std::vector<const ir::OpDef*> all_ops() {
           &kTriangularSolve,
           // misc.h
           &kCustomCall, &kOptimizationBarrier, &kShardingConstraint,
+          // parts.h
+          &kOnParts,
           // random.h
           &kThreefry2x32,
           // reduce.h

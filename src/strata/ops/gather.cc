@@ -27,21 +27,43 @@ bool rising_below(const Dims& axes, int64_t rank) {
 }
 
 GatherDims dims_of(const Node& n) {
-  return {n.attributes.get<Dims>("offset"), n.attributes.get<Dims>("collapsed"),
-          n.attributes.get<Dims>("start_index_map"), n.attributes.get<int64_t>("index_vector")};
+  return {n.attributes.get<Dims>("offset"),          n.attributes.get<Dims>("collapsed"),
+          n.attributes.get<Dims>("start_index_map"), n.attributes.get<int64_t>("index_vector"),
+          n.attributes.get<Dims>("operand_batch"),   n.attributes.get<Dims>("indices_batch")};
 }
 
 Attributes attributes_of(const GatherDims& d) {
   return {{"offset", d.offset},
           {"collapsed", d.collapsed},
           {"start_index_map", d.start_index_map},
-          {"index_vector", d.index_vector}};
+          {"index_vector", d.index_vector},
+          {"operand_batch", d.operand_batch},
+          {"indices_batch", d.indices_batch}};
+}
+
+// The operand's dims that no window keeps, rising.
+Dims dropped(const GatherDims& d) {
+  Dims all = d.collapsed;
+  all.insert(all.end(), d.operand_batch.begin(), d.operand_batch.end());
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
 // The indices' dims without the one that holds their components.
 Dims batch_dims(const Value& indices, const GatherDims& d) {
   return d.index_vector == indices.rank() ? indices.dims()
                                           : without(indices.dims(), {d.index_vector});
+}
+
+// Whether the dims that operand and indices share are dims of both, of equal sizes.
+bool pairwise(const Node& n, const GatherDims& d) {
+  bool same = d.operand_batch.size() == d.indices_batch.size();
+  for (size_t i = 0; same && i < d.operand_batch.size(); ++i) {
+    int64_t mine = d.operand_batch[i], theirs = d.indices_batch[i];
+    same = theirs >= 0 && theirs < n.operands[1].rank() && theirs != d.index_vector &&
+           n.operands[0].dim(mine) == n.operands[1].dim(theirs);
+  }
+  return same;
 }
 
 // Whether indices, map and axes belong together; what both shape rules check first.
@@ -55,15 +77,16 @@ bool consistent(const Node& n, const GatherDims& d) {
   std::sort(map.begin(), map.end());
   auto batch = static_cast<int64_t>(batch_dims(indices, d).size());
   return components == static_cast<int64_t>(map.size()) && rising_below(map, x.rank()) &&
-         rising_below(d.collapsed, x.rank()) &&
-         d.offset.size() + d.collapsed.size() == x.dims().size() &&
-         rising_below(d.offset, batch + static_cast<int64_t>(d.offset.size()));
+         rising_below(dropped(d), x.rank()) && rising_below(d.operand_batch, x.rank()) &&
+         d.offset.size() + dropped(d).size() == x.dims().size() &&
+         rising_below(d.offset, batch + static_cast<int64_t>(d.offset.size())) && pairwise(n, d);
 }
 
 std::string dims_text(const GatherDims& d) {
   return "offset " + list_text(d.offset) + ", collapsed " + list_text(d.collapsed) +
          ", start_index_map " + list_text(d.start_index_map) + ", index_vector " +
-         std::to_string(d.index_vector);
+         std::to_string(d.index_vector) + ", operand_batch " + list_text(d.operand_batch) +
+         ", indices_batch " + list_text(d.indices_batch);
 }
 
 // Batch and window dims woven together: `window` at the offset axes, `batch` at the others.
@@ -82,14 +105,14 @@ std::vector<Type> gather_shape(const Node& n) {
   const Dims& sizes = n.attributes.get<Dims>("slice_sizes");
   bool fits = consistent(n, d) && sizes.size() == x.dims.size();
   for (size_t i = 0; fits && i < sizes.size(); ++i) {
-    int64_t most = contains(d.collapsed, static_cast<int64_t>(i)) ? 1 : x.dims[i];
+    int64_t most = contains(dropped(d), static_cast<int64_t>(i)) ? 1 : x.dims[i];
     fits = sizes[i] >= 0 && sizes[i] <= std::min(most, x.dims[i]);
   }
   if (!fits) {
     misuse(n, "integer indices, dimension numbers that fit both and slice sizes within the operand",
            operand_types(n) + " with " + dims_text(d) + ", slice sizes " + list_text(sizes));
   }
-  return {{x.dtype, woven(d, batch_dims(n.operands[1], d), without(sizes, d.collapsed))}};
+  return {{x.dtype, woven(d, batch_dims(n.operands[1], d), without(sizes, dropped(d)))}};
 }
 
 // The size of a window along each operand dim, read off the updates.
@@ -97,7 +120,7 @@ Dims window_sizes(const Value& operand, const Value& updates, const GatherDims& 
   Dims out;
   size_t w = 0;
   for (int64_t i = 0; i < operand.rank(); ++i) {
-    out.push_back(contains(d.collapsed, i) ? 1 : updates.dim(d.offset[w++]));
+    out.push_back(contains(dropped(d), i) ? 1 : updates.dim(d.offset[w++]));
   }
   return out;
 }
@@ -111,7 +134,7 @@ std::vector<Type> scatter_shape(const Node& n) {
   if (fits) {
     Dims window = window_sizes(n.operands[0], updates, d);
     for (size_t i = 0; i < window.size(); ++i) fits = fits && window[i] <= x.dims[i];
-    Dims expected = woven(d, batch_dims(n.operands[1], d), without(window, d.collapsed));
+    Dims expected = woven(d, batch_dims(n.operands[1], d), without(window, dropped(d)));
     fits = fits && updates.dims() == expected;
   }
   if (!fits) {
@@ -170,21 +193,31 @@ Values scatter_gradient(Node& n, Cotangents c) {
   return {adds ? c[0] : scatter(c[0], indices, zeros_like(updates), d), Value{}, du};
 }
 
+// Left out where there are none.
+std::string batching_text(const GatherDims& d, const char* operand, const char* indices) {
+  if (d.operand_batch.empty()) return "";
+  return std::string(", ") + operand + " = " + list_text(d.operand_batch) + ", " + indices + " = " +
+         list_text(d.indices_batch);
+}
+
 AttributeTexts print_gather(const Node& n) {
   GatherDims d = dims_of(n);
-  return {{"dimension_numbers", "#stablehlo.gather<offset_dims = " + list_text(d.offset) +
-                                    ", collapsed_slice_dims = " + list_text(d.collapsed) +
-                                    ", start_index_map = " + list_text(d.start_index_map) +
-                                    ", index_vector_dim = " + std::to_string(d.index_vector) + ">"},
-          {"slice_sizes", array_text(n.attributes.get<Dims>("slice_sizes"))},
-          {"indices_are_sorted", "false"}};
+  std::string batching = batching_text(d, "operand_batching_dims", "start_indices_batching_dims");
+  return {
+      {"dimension_numbers", "#stablehlo.gather<offset_dims = " + list_text(d.offset) +
+                                ", collapsed_slice_dims = " + list_text(d.collapsed) + batching +
+                                ", start_index_map = " + list_text(d.start_index_map) +
+                                ", index_vector_dim = " + std::to_string(d.index_vector) + ">"},
+      {"slice_sizes", array_text(n.attributes.get<Dims>("slice_sizes"))},
+      {"indices_are_sorted", "false"}};
 }
 
 AttributeTexts print_scatter(const Node& n) {
   GatherDims d = dims_of(n);
+  std::string batching = batching_text(d, "input_batching_dims", "scatter_indices_batching_dims");
   return {{"scatter_dimension_numbers",
            "#stablehlo.scatter<update_window_dims = " + list_text(d.offset) +
-               ", inserted_window_dims = " + list_text(d.collapsed) +
+               ", inserted_window_dims = " + list_text(d.collapsed) + batching +
                ", scatter_dims_to_operand_dims = " + list_text(d.start_index_map) +
                ", index_vector_dim = " + std::to_string(d.index_vector) + ">"},
           {"indices_are_sorted", "false"},
@@ -280,6 +313,27 @@ Value take(Value operand, Value indices, int64_t axis) {
                  .collapsed = {at},
                  .start_index_map = {at},
                  .index_vector = indices.rank()},
+                sizes);
+}
+
+Value take_rows(Value operand, Value indices) {
+  bool fits = operand.rank() >= 2 && indices.rank() == 2 && operand.dim(0) == indices.dim(0);
+  if (!fits) {
+    fail({.id = "ops.take_rows",
+          .where = "take_rows",
+          .expected = "an operand (S, P, ...) and indices (S, N)",
+          .got = ir::text(operand.type()) + " and " + ir::text(indices.type())});
+  }
+  Dims sizes = operand.dims(), offset;
+  sizes[0] = sizes[1] = 1;
+  for (int64_t i = 2; i < operand.rank(); ++i) offset.push_back(i);
+  return gather(operand, indices,
+                {.offset = offset,
+                 .collapsed = {1},
+                 .start_index_map = {1},
+                 .index_vector = 2,
+                 .operand_batch = {0},
+                 .indices_batch = {0}},
                 sizes);
 }
 

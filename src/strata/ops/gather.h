@@ -1,6 +1,5 @@
 // Indexed reads and writes: gather, scatter and what is built on them. Misuse throws
-// invalid_argument with id ops.<name>. Formulas: the StableHLO specification, gather and scatter
-// without batching dims.
+// invalid_argument with id ops.<name>. Formulas: the StableHLO specification, gather and scatter.
 #pragma once
 
 #include "strata/ir/ir.h"
@@ -22,6 +21,11 @@ struct GatherDims {
   // start at 0 along the dims not named.
   Dims start_index_map = {};
   int64_t index_vector = 0;
+  // Dims that operand and indices share, pairwise of equal sizes (the operand's rising): each place
+  // along them is a gather of its own, so that devices which share them out need nothing of each
+  // other. Windows have size 1 along the operand's, which are dropped as the collapsed ones.
+  Dims operand_batch = {};
+  Dims indices_batch = {};
 };
 
 // One window of `slice_sizes` per index. A start that would reach over the edge is clamped so that
@@ -39,6 +43,10 @@ ir::Value scatter(ir::Value operand, ir::Value indices, ir::Value updates, const
 // Whole slices along one axis: the result's dims are the operand's with `axis` replaced by the
 // indices' dims. Embedding rows are take(table, ids, 0). Indices out of range are clamped.
 ir::Value take(ir::Value operand, ir::Value indices, int64_t axis);
+
+// Row by row: operand (S, P, …), indices (S, N) → (S, N, …) with result[s, n] =
+// operand[s, indices[s, n]]. Indices out of range are clamped.
+ir::Value take_rows(ir::Value operand, ir::Value indices);
 
 // operand[…, indices[…, j, …], …] along `axis`. The indices have the operand's rank, and its sizes
 // but for `axis`; the result has the indices' dims. Indices out of range are clamped.

@@ -6,6 +6,7 @@
 #include "strata/ops/elementwise.h"
 #include "strata/ops/misc.h"
 #include "strata/ops/op_rows.h"
+#include "strata/ops/parts.h"
 #include "strata/ops/random.h"
 #include "strata/testing/op_harness.h"
 
@@ -37,6 +38,23 @@ OpRow sharding_row() {
           },
           .reference = [](const Arrays& v) -> Arrays {
             return {testing::map(v[0], [](double x) { return x * x; })};
+          },
+          .module_header = "  sdy.mesh @mesh = <[\"data\"=1]>"};
+}
+
+OpRow parts_row() {
+  return {.op = &kOnParts,
+          .what = "",
+          .inputs = {{.dims = {4, 2}}, {.dims = {2}}},
+          .build = [](Function& f, const Values& v) -> Values {
+            f.set_mesh(sharding::Mesh::parse("data=1"));
+            return on_parts(f, {v[0], v[1]}, {{{"data"}, {}}, {{}}}, {{{"data"}, {}}}, {"data"},
+                            [](const Values& part) -> Values { return {part[0] * part[1] + 1.0}; });
+          },
+          .reference = [](const Arrays& v) -> Arrays {
+            Array out = v[0];
+            for (int64_t i = 0; i < out.size(); ++i) out[i] = out[i] * v[1][i % 2] + 1;
+            return {out};
           },
           .module_header = "  sdy.mesh @mesh = <[\"data\"=1]>"};
 }
@@ -128,7 +146,8 @@ OpRow iota_row(DType dtype) {
 }  // namespace
 
 Rows misc_rows() {
-  Rows rows{barrier_row(), sharding_row(), custom_call_row(), threefry_row(), limits_row()};
+  Rows rows{barrier_row(),     sharding_row(), parts_row(),
+            custom_call_row(), threefry_row(), limits_row()};
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (DType d : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     rows.push_back(constant_row(d, {1.5, -0.25, kNan}));

@@ -11,11 +11,13 @@
 #include "strata/ops/grouped_dot.h"
 #include "strata/ops/linalg.h"
 #include "strata/ops/misc.h"
+#include "strata/ops/parts.h"
 #include "strata/ops/random.h"
 #include "strata/ops/reduce.h"
 #include "strata/ops/shape.h"
 #include "strata/ops/sort.h"
 #include "strata/testing/errors.h"
+#include "strata/testing/executor.h"
 
 namespace strata::ops {
 namespace {
@@ -271,6 +273,59 @@ TEST(OpErrors, NameTheModulePath) {
   ir::NameScope mlp(f, "layers.3");
   testing::expect_error(Code::invalid_argument, "ops.add", "add at model/layers.3",
                         [&] { add(x(f, {2}), x(f, {3})); });
+}
+
+// Two rows of three on a mesh of two.
+void parts(Function& f, const std::vector<DimAxes>& in, const std::vector<DimAxes>& out,
+           const std::vector<std::string>& split = {"data"}, bool outer = false) {
+  f.set_mesh(sharding::Mesh::parse("data=2,fsdp=3"));
+  Value a = x(f, {2, 3}), other = x(f, {2, 3});
+  on_parts(f, {a}, in, out, split, [&](const Values& v) {
+    return Values{outer ? v[0] + slice_axis(other, 0, 0, 1) : v[0]};
+  });
+}
+
+TEST(OpErrors, OfParts) {
+  const Misuse rows[] = {
+      {"ops.on_parts", "0 axes",
+       [](Function& f) {
+         parts(f, {{{"data"}, {}}}, {}, {});
+       }},
+      {"ops.on_parts", "0 layouts", [](Function& f) { parts(f, {}, {}); }},
+      {"ops.on_parts", "for each of 2 dims", [](Function& f) { parts(f, {{{"data"}}}, {}); }},
+      {"ops.on_parts", "at the head of one dim",
+       [](Function& f) {
+         parts(f, {{{"fsdp", "data"}, {}}}, {});
+       }},
+      {"ops.on_parts", "dims that 2 parts divide",
+       [](Function& f) {
+         parts(f, {{{}, {"data"}}}, {});
+       }},
+      {"ops.on_parts", "each of 1 results",
+       [](Function& f) {
+         parts(f, {{{"data"}, {}}}, {});
+       }},
+      {"ops.on_parts", "1 outer values",
+       [](Function& f) {
+         parts(f, {{{"data"}, {}}}, {{{"data"}, {}}}, {"data"}, true);
+       }},
+      {"ops.take_rows", "indices (S, N)",
+       [](Function& f) {
+         take_rows(x(f, {2, 3}), x(f, {3, 1}, DType::i32));
+       }},
+  };
+  check(rows);
+}
+
+// A result that differs between parts cannot be one without them: found when it is lowered.
+TEST(OpErrors, OfPartsThatDiffer) {
+  Function f;
+  f.set_mesh(sharding::Mesh::parse("data=2"));
+  Value a = x(f, {2});
+  f.set_results(
+      on_parts(f, {a}, {{{"data"}}}, {{{}}}, {"data"}, [](const Values& v) { return v; }));
+  testing::expect_error(Code::invalid_argument, "ops.on_parts", "the same on all parts",
+                        [&] { testing::program_text(f); });
 }
 
 }  // namespace
