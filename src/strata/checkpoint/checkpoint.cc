@@ -14,6 +14,7 @@
 #include "strata/checkpoint/checkpoint_files.h"
 #include "strata/checkpoint/directory.h"
 #include "strata/checkpoint/model_files.h"
+#include "strata/checkpoint/tied_names.h"
 #include "strata/runtime/array_builder.h"
 #include "strata/weights/safetensors_writer.h"
 
@@ -215,7 +216,8 @@ Restored load_checkpoint(const fs::path& path, const sharding::Manifest& model,
   CheckpointFiles files(path);
   std::vector<Wanted> wanted = wanted_of(model.slots());
   for (Wanted& w : wanted_of(slot_types)) wanted.push_back(std::move(w));
-  weights::check_total(files, wanted);
+  weights::check_total(files, wanted, with_aliases({}, model));
+  check_tied(files, model);
   const auto parameters = specs_of(model.slots(), options.mesh);
   const auto slots = specs_of(slot_types, options.mesh);
   Restored out;

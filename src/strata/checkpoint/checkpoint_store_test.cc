@@ -4,6 +4,7 @@
 
 #include "strata/base/file.h"
 #include "strata/checkpoint/checkpoint_for_test.h"
+#include "strata/checkpoint/model_files.h"
 
 namespace strata::checkpoint {
 namespace {
@@ -150,6 +151,21 @@ TEST_F(CheckpointStoreTest, LatestAmongWhatACrashOrAnotherProgramLeft) {
   damaged(203, "manifest.json", [](const fs::path& path) { fs::remove(path / "manifest.json"); });
   // f: empty.
   EXPECT_TRUE(find_checkpoints(scratch_ / "nothing").empty());
+}
+
+TEST_F(CheckpointStoreTest, ARunStandsForItsLatestCheckpoint) {
+  const fs::path run = scratch_.path();
+  EXPECT_EQ(model_path(run), run);  // neither a run nor a model: its reader tells
+  EXPECT_EQ(model_path(run / "none"), run / "none");
+  fs::create_directory(folder());
+  expect_error([&] { model_path(run); }, "checkpoint.no_latest", run.string());
+  CheckpointStore store(run);
+  store.save(run_.contents(9));
+  fs::path latest = store.save(run_.contents(10));
+  EXPECT_EQ(model_path(run), latest);
+  EXPECT_EQ(model_path(latest), latest);
+  put_file(run / "model.safetensors", "x");
+  EXPECT_EQ(model_path(run), run);
 }
 
 TEST_F(CheckpointStoreTest, OneWriterAtATime) {

@@ -13,6 +13,7 @@
 #include "strata/base/json.h"
 #include "strata/checkpoint/directory.h"
 #include "strata/checkpoint/model_files.h"
+#include "strata/checkpoint/tied_names.h"
 #include "strata/runtime/box_copy.h"
 #include "strata/weights/safetensors_writer.h"
 
@@ -228,7 +229,8 @@ ConvertReport convert_tree(const fs::path& source, const fs::path& target,
   auto tree = weights::open_source(source);
   auto unstacked = weights::unstack(*tree, wanted, options.from);
   const TensorSource& tensors = unstacked ? *unstacked : *tree;
-  weights::check_total(tensors, wanted, options.ignorable);
+  weights::check_total(tensors, wanted, with_aliases(options.ignorable, model));
+  check_tied(tensors, model);
   TreeWriter writer(tensors, model, options);
   ConvertReport report;
   write_directory_atomically(target, [&](const fs::path& temporary) {

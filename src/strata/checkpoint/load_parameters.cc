@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "strata/base/error.h"
+#include "strata/checkpoint/tied_names.h"
 #include "strata/runtime/array_builder.h"
 
 namespace strata::checkpoint {
@@ -73,7 +74,8 @@ std::vector<runtime::Array> load_parameters(const sharding::Manifest& manifest,
   }
   auto unstacked = weights::unstack(tree, wanted, options.form);
   const TensorSource& source = unstacked ? *unstacked : tree;
-  weights::check_total(source, wanted, options.ignorable);
+  weights::check_total(source, wanted, with_aliases(options.ignorable, manifest));
+  check_tied(source, manifest);
   std::vector<runtime::SpecPtr> specs = specs_of(manifest.slots(), options.mesh, DType::f32);
   std::vector<runtime::Array> out;
   HostTensor storage = storage_for(wanted, source);

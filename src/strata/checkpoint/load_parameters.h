@@ -19,7 +19,8 @@ namespace strata::checkpoint {
 struct LoadOptions {
   // The devices, and the sizes of the mesh axes that the manifest's dims name.
   sharding::Mesh mesh = {};
-  // Names the source may hold that the model does not want ("lm_head.weight" when tied).
+  // Names the source may hold that the model does not want. The second names of tied parameters
+  // ("lm_head.weight") need no mention.
   std::vector<std::string> ignorable = {};
   // What form the source must have; without it any will do.
   weights::TreeDemand form = {};
@@ -34,7 +35,7 @@ struct LoadOptions {
 // layers stacked (weights/stacked_tree.h), whatever form the manifest has. Tensors of bf16, f16 or
 // another float type are widened exactly. Mapped pages are dropped once consumed: memory stays at
 // one model plus one widened tensor.
-// Throws data_loss (checkpoint.not_finite), and as weights::unstack and
+// Throws data_loss (checkpoint.not_finite), and as weights::unstack, check_tied and
 // sharding::check_layout.
 std::vector<runtime::Array> load_parameters(const sharding::Manifest& manifest,
                                             const weights::TensorSource& source,

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "strata/checkpoint/checkpoint_for_test.h"
+#include "strata/checkpoint/tied_names.h"
 #include "strata/weights/safetensors_writer.h"
 
 namespace strata::checkpoint {
@@ -52,6 +53,44 @@ TEST_F(LoadParametersTest, RefusesWhatIsNotFinite) {
   }
   options_.check_finite = false;
   EXPECT_TRUE(std::isnan(load(DType::bf16, 0, nan).data<float>()[3]));
+}
+
+// A file that holds a tied parameter under both names: accepted when they are the same.
+TEST_F(LoadParametersTest, BothNamesOfATiedParameter) {
+  HostTensor embed = HostTensor::of<float>({2, 2}, {1, 2, 3, 4});
+  HostTensor other = HostTensor::of<float>({2, 2}, {1, 2, 3, 5});
+  HostTensor wide = HostTensor::of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  HostTensor narrow = convert(embed, DType::bf16);
+  sharding::Manifest model(
+      {{"embed.weight", sharding::Kind::param, sharding::plain_type(DType::f32, {2, 2})}},
+      {{"lm_head.weight", "embed.weight"}}, {});
+  auto load = [&](const HostTensor& head) {
+    std::vector<NamedTensor> tensors = {{"embed.weight", &embed}, {"lm_head.weight", &head}};
+    weights::write_safetensors(scratch_ / "w.safetensors", tensors);
+    auto source = weights::open_source(scratch_ / "w.safetensors");
+    return load_parameters(model, *source, client_)[0].get().at(3);
+  };
+  EXPECT_EQ(load(embed), 4);
+  for (const HostTensor* head : {&other, &wide, &narrow}) {
+    expect_error([&] { load(*head); }, "checkpoint.tied",
+                 "'lm_head.weight' with the bits of 'embed.weight'");
+  }
+}
+
+// The second names of a stack's layers, of one owner each or of one for all.
+TEST_F(LoadParametersTest, TiedNamesAreUnstacked) {
+  using Names = std::vector<std::pair<std::string, std::string>>;
+  sharding::ParamType one = sharding::plain_type(DType::f32, {2});
+  sharding::Dim dim{2, sharding::Role::layer, "layers", {}};
+  sharding::LayerPlan plan{"s", {{0, 1, 2, true}}};
+  std::string stacked = plan.stacked_name(0, 0, "w");
+  sharding::Manifest each(
+      {{stacked, sharding::Kind::param, insert_layer_dim(one, 0, dim, stacked)}},
+      {{plan.stacked_name(0, 0, "v"), stacked}}, {plan});
+  EXPECT_EQ(tied_names(each), (Names{{"s.0.v", "s.0.w"}, {"s.1.v", "s.1.w"}}));
+  sharding::Manifest all({{"w", sharding::Kind::param, one}}, {{plan.stacked_name(0, 0, "v"), "w"}},
+                         {plan});
+  EXPECT_EQ(tied_names(all), (Names{{"s.0.v", "w"}, {"s.1.v", "w"}}));
 }
 
 TEST_F(LoadParametersTest, ListsWhatDoesNotFit) {

@@ -4,6 +4,8 @@
 
 #include "strata/base/error.h"
 #include "strata/base/file.h"
+#include "strata/base/log.h"
+#include "strata/checkpoint/checkpoint_store.h"
 
 namespace strata::checkpoint {
 
@@ -44,6 +46,16 @@ std::vector<std::string> copy_model_files(const fs::path& source, const fs::path
     copied.push_back(name);
   }
   return copied;
+}
+
+fs::path model_path(const fs::path& path) {
+  std::error_code ec;
+  bool holds_weights = fs::exists(path / "model.safetensors", ec) ||
+                       fs::exists(path / "model.safetensors.index.json", ec);
+  if (holds_weights || !fs::is_directory(path / "checkpoints", ec)) return path;
+  fs::path latest = latest_checkpoint(path).path;
+  log_line(path.string() + " is a run: its latest checkpoint is " + latest.filename().string());
+  return latest;
 }
 
 }  // namespace strata::checkpoint

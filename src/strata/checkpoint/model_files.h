@@ -17,4 +17,9 @@ std::vector<std::string> copy_model_files(const std::filesystem::path& source,
                                           const std::filesystem::path& target,
                                           const std::vector<std::string>& skip = {});
 
+// What a command reads that is given `path` as a model: `path` itself, or the latest checkpoint of
+// the run that it is (said on stderr). Throws not_found (checkpoint.no_latest) for a run without
+// one. What no directory is comes back as it is, for its reader to report.
+std::filesystem::path model_path(const std::filesystem::path& path);
+
 }  // namespace strata::checkpoint

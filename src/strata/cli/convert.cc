@@ -11,6 +11,7 @@
 #include "strata/base/json.h"
 #include "strata/base/log.h"
 #include "strata/base/strings.h"
+#include "strata/checkpoint/model_files.h"
 #include "strata/cli/commands.h"
 #include "strata/models/registry.h"
 #include "strata/nn/structure.h"
@@ -115,7 +116,10 @@ void declare(CLI::App& app) {
   app.add_option("--from-axis", flags->from_axis,
                  "Where SRC carries its layer dim (default: found from the shapes)");
   app.add_flag("--json", flags->json, "Print one JSON object");
-  app.callback([flags] { convert(*flags); });
+  app.callback([flags] {
+    flags->source = checkpoint::model_path(flags->source).string();
+    convert(*flags);
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/checkpoint/load_parameters.h"
+#include "strata/checkpoint/model_files.h"
 #include "strata/cli/commands.h"
 #include "strata/cli/layout.h"
 #include "strata/models/registry.h"
@@ -255,7 +256,8 @@ void declare_settings(CLI::App& app, const std::shared_ptr<Flags>& flags) {
 }
 
 void declare_prompts(CLI::App& app, const std::shared_ptr<Flags>& flags) {
-  app.add_option("--model", flags->model, "A Hugging Face model directory")->required();
+  app.add_option("--model", flags->model, "A model directory, checkpoint, run or stacked tree")
+      ->required();
   auto* kinds = app.add_option_group("Prompt", "What to answer (one of these)");
   kinds->add_option_function<std::string>(
       "--prompt",
@@ -292,7 +294,10 @@ void declare(CLI::App& app) {
       ->capture_default_str();
   flags->layout.scan = "off";  // unrolled layers decode faster on a CPU
   declare_layout(app, flags->layout);
-  app.callback([flags] { generate(*flags); });
+  app.callback([flags] {
+    flags->model = checkpoint::model_path(flags->model).string();
+    generate(*flags);
+  });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "strata/base/error.h"
 #include "strata/base/json.h"
 #include "strata/base/strings.h"
+#include "strata/checkpoint/model_files.h"
 #include "strata/cli/commands.h"
 #include "strata/models/registry.h"
 #include "strata/nn/structure.h"
@@ -80,7 +81,10 @@ void declare(CLI::App& app) {
       ->required();
   app.add_flag("--expect-scan", flags->expect_scan, "Fail when a layer runs outside of a loop");
   app.add_flag("--json", flags->json, "Print one JSON object");
-  app.callback([flags] { lint(*flags); });
+  app.callback([flags] {
+    flags->model = checkpoint::model_path(flags->model).string();
+    lint(*flags);
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "strata/base/log.h"
 #include "strata/base/strings.h"
+#include "strata/checkpoint/model_files.h"
 #include "strata/cli/commands.h"
 #include "strata/cli/layout.h"
 #include "strata/models/registry.h"
@@ -75,7 +76,7 @@ CompiledStep compile(runtime::Compiler& compiler, const ir::Function& function) 
 }
 
 Plan make(const Flags& flags) {
-  auto model = models::build_model(std::filesystem::path(flags.model));
+  auto model = models::build_model(checkpoint::model_path(flags.model));
   auto structure = make_structure(*model, flags.layout);
   const sharding::Mesh& mesh = structure->mesh();
   Plan out;

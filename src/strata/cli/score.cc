@@ -9,6 +9,7 @@
 #include "strata/base/log.h"
 #include "strata/base/strings.h"
 #include "strata/checkpoint/load_parameters.h"
+#include "strata/checkpoint/model_files.h"
 #include "strata/cli/commands.h"
 #include "strata/cli/layout.h"
 #include "strata/cli/score_output.h"
@@ -200,7 +201,8 @@ Report score(const Flags& flags) { return Scorer(flags).run(); }
 
 void declare(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("--model", flags->model, "A Hugging Face model directory")->required();
+  app.add_option("--model", flags->model, "A model directory, checkpoint, run or stacked tree")
+      ->required();
   app.add_option("--input", flags->input,
                  "A safetensors file with `input_ids`, i32 [rows, tokens]; others are not read")
       ->required();
@@ -213,7 +215,10 @@ void declare(CLI::App& app) {
       ->capture_default_str();
   declare_layout(app, flags->layout);
   app.add_flag("--json", flags->json, "Print the report as one JSON object");
-  app.callback([flags] { print_report(score(*flags), *flags); });
+  app.callback([flags] {
+    flags->model = checkpoint::model_path(flags->model).string();
+    print_report(score(*flags), *flags);
+  });
 }
 
 }  // namespace

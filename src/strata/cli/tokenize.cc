@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "strata/base/error.h"
+#include "strata/checkpoint/model_files.h"
 #include "strata/cli/commands.h"
 
 namespace strata::cli {
@@ -67,7 +68,10 @@ void declare(CLI::App& app) {
       ->excludes(decode);
   app.add_option("INPUT", flags->input,
                  "JSON lines, {\"text\": ...} each; standard input when absent or -");
-  app.callback([flags] { tokenize(*flags); });
+  app.callback([flags] {
+    flags->model = checkpoint::model_path(flags->model).string();
+    tokenize(*flags);
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/checkpoint/load_parameters.h"
+#include "strata/checkpoint/model_files.h"
 #include "strata/data/chat_encode.h"
 #include "strata/models/registry.h"
 #include "strata/nn/initial_values.h"
@@ -136,7 +137,7 @@ std::optional<nn::LoraConfig> read_lora(Config& config) {
 
 SessionOptions read_session_options(Config& config) {
   SessionOptions o;
-  o.model = config.text("model.path");
+  o.model = checkpoint::model_path(config.text("model.path"));
   o.scan.mode = nn::parse_scan_mode(config.text("layers.scan", "auto"));
   o.scan.remat = ops::parse_remat(config.text("layers.remat", "dots"));
   o.scan.param_axis = config.integer("layers.param_scan_axis", 0, {-1, 8});

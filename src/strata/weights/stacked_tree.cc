@@ -206,8 +206,12 @@ class Stack {
     if (found.size() > 1 && advised && placements(*advised)) return *advised;
     fail_axis(fmt::format("one axis at which each has a layer dim of {}", repeats_),
               "weights.layer_axis", Code::invalid_argument,
-              found.empty() ? "Check that the configuration and the weights belong to one model"
-                            : fmt::format("{} axes fit: say which", found.size()));
+              found.empty()
+                  ? "Check that the configuration and the weights belong to one model"
+                  : fmt::format("{} axes fit: say which, with `strata convert SRC DST --to "
+                                "hf --from-axis K` or as param_scan_axis in the "
+                                "safetensors metadata",
+                                found.size()));
   }
 
   [[noreturn]] void fail_axis(std::string expected, std::string_view id, Code code,
@@ -306,30 +310,33 @@ std::vector<std::pair<std::string, Layers>> parts_of(const TensorSource& tree,
   return parts;
 }
 
-// What `scan_layers` says in the metadata or in config.json, and where it says so.
-std::optional<std::pair<bool, std::string>> flag_of(const TensorSource& tree) {
+// What `scan_layers` says in the metadata and in config.json, and where it says so.
+std::vector<std::pair<bool, std::string>> flags_of(const TensorSource& tree) {
+  std::vector<std::pair<bool, std::string>> flags;
   auto found = tree.metadata().find("scan_layers");
   if (found != tree.metadata().end()) {
     const std::string& text = found->second;
     bool yes = text == "true" || text == "True";
     if (yes || text == "false" || text == "False") {
-      return std::pair(yes, tree.path().string() + ", its metadata,");
+      flags.emplace_back(yes, tree.path().string() + ", its metadata,");
     }
   }
   std::error_code ec;
   fs::path config = config_path(tree.path());
-  if (!fs::is_directory(tree.path(), ec) || !fs::exists(config, ec)) return std::nullopt;
+  if (!fs::is_directory(tree.path(), ec) || !fs::exists(config, ec)) return flags;
   Json json = read_json(config);
   auto flag = json.is_object() ? json.find("scan_layers") : json.end();
-  if (flag == json.end() || !flag->is_boolean()) return std::nullopt;
-  return std::pair(flag->get<bool>(), config.string());
+  bool says = json.is_object() && flag != json.end() && flag->is_boolean();
+  if (says) flags.emplace_back(flag->get<bool>(), config.string());
+  return flags;
 }
 
-void compare_flag(const TensorSource& tree, bool stacked) {
-  auto flag = flag_of(tree);
-  if (!flag || flag->first == stacked) return;
-  log_warning(fmt::format("{} says scan_layers = {}, but the tensors are {}: the tensors decide",
-                          flag->second, flag->first, stacked ? "stacked" : "one a layer"));
+void compare_flags(const TensorSource& tree, bool stacked) {
+  for (const auto& [flag, place] : flags_of(tree)) {
+    if (flag == stacked) continue;
+    log_warning(fmt::format("{} says scan_layers = {}, but the tensors are {}: the tensors decide",
+                            place, flag, stacked ? "stacked" : "one a layer"));
+  }
 }
 
 void check_demand(const TensorSource& tree, bool stacked, const TreeDemand& demand) {
@@ -405,7 +412,7 @@ std::unique_ptr<TensorSource> unstack(const TensorSource& tree, std::span<const 
     }
   }
   check_demand(tree, stacked, demand);
-  compare_flag(tree, stacked);
+  compare_flags(tree, stacked);
   if (!stacked) return nullptr;
   for (const TensorView& t : tree.tensors()) {
     if (used.count(&t) == 0) views.push_back({t, nullptr});
