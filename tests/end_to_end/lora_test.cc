@@ -140,9 +140,12 @@ TEST_F(Runs, AResumedRunOfAdaptersIsTheUninterruptedOne) {
   sft("whole", lora());
   sft("parts", lora(), 2);
   for (const char* other : {"lora.alpha=9", "lora.rank=2", "lora.rslora=true"}) {
-    EXPECT_EQ(error_id([&] { sft("parts", lora({other, "run.resume=true"})); }), "rl.lora_resume");
+    EXPECT_EQ(error_id([&] {
+                sft("parts", lora({other, "run.resume=true"}));
+              }),
+              "rl.transform_resume");
   }
-  EXPECT_EQ(error_id([&] { sft("parts", {"run.resume=true"}); }), "rl.lora_resume");
+  EXPECT_EQ(error_id([&] { sft("parts", {"run.resume=true"}); }), "rl.transform_resume");
   sft("parts", lora({"run.resume=true"}));
   EXPECT_EQ(state("parts", 6), state("whole", 6));
 }
@@ -153,7 +156,7 @@ TEST_F(Runs, AnotherRunBeginsWithTheAdaptersOfACheckpoint) {
   SftSummary first = sft("a", lora({"sft.steps=4"}));
   fs::rename(dir_ / "model", dir_ / "base");
   fs::copy(checkpoint_of(dir_ / "a", 4), dir_ / "model", fs::copy_options::recursive);
-  EXPECT_EQ(error_id([&] { sft("b", lora({"lora.rank=2"})); }), "rl.lora_differs");
+  EXPECT_EQ(error_id([&] { sft("b", lora({"lora.rank=2"})); }), "rl.transform_differs");
   SftSummary second = sft("c", {"optimizer.lr=2e-2", "sft.steps=1"});
   EXPECT_LT(second.first_loss, first.first_loss - 0.1);
   SftSummary same = sft("d", lora({"sft.steps=1"}));
@@ -187,6 +190,44 @@ TEST_F(Runs, GrpoOfAdapters) {
   EXPECT_EQ(state("parts", 4), state("whole", 4));
 }
 
+// Kernels that are rounded in every call: the scales are made of the weights at the start.
+TEST_F(Runs, FakeQuantisedKernels) {
+  write_data();
+  const Settings quant{"fake_quant.targets=[\"*_proj\"]", "sft.steps=3", "optimizer.lr=1e-3"};
+  auto with = [&](Settings more) {
+    more.insert(more.begin(), quant.begin(), quant.end());
+    return more;
+  };
+  sft("a", quant);
+  sft("unrolled", with({"layers.scan=off"}));
+  for (size_t step = 0; step < 3; ++step) {
+    double want = *metrics("a")[step].find("loss/train");
+    EXPECT_NEAR(*metrics("unrolled")[step].find("loss/train"), want, 1e-5 * want);
+  }
+  auto base = weights::open_source(dir_ / "model"),
+       last = weights::open_source(checkpoint_of(dir_ / "a", 3));
+  const std::string name = "model.layers.1.mlp.up_proj.weight";
+  HostTensor before = weights::to_host(base->get(name)), after = weights::to_host(last->get(name));
+  HostTensor scales = weights::to_host(last->get(name + "_scale"));
+  ASSERT_EQ(scales.dims(), (Dims{48}));
+  for (int64_t row = 0; row < 48; ++row) {
+    double most = 0;
+    for (int64_t i = 0; i < 32; ++i) most = std::max(most, std::abs(before.at(row * 32 + i)));
+    EXPECT_FLOAT_EQ(static_cast<float>(scales.at(row)), static_cast<float>(most / 127));
+  }
+  EXPECT_FALSE(same_bytes(base->get(name), last->get(name)));  // trained through the rounding
+  EXPECT_LT(largest_difference(logits(dir_ / "a/export", *compiler_),
+                               logits(checkpoint_of(dir_ / "a", 3), *compiler_)),
+            1e-6);
+  // Adapters on a quantised base.
+  SftSummary both = sft("both", lora(with({"fake_quant.format=fp8_e4m3", "sft.steps=3"})));
+  EXPECT_LT(both.last_loss, both.first_loss);
+  auto adapted = weights::open_source(checkpoint_of(dir_ / "both", 3));
+  EXPECT_TRUE(same_bytes(base->get(name), adapted->get(name)));
+  sft("both", lora(with({"fake_quant.format=fp8_e4m3", "sft.steps=4", "run.resume=true"})));
+  EXPECT_EQ(error_id([&] { sft("both", lora(with({"run.resume=true"}))); }), "rl.transform_resume");
+}
+
 TEST_F(Runs, LoraSettingsThatCannotBe) {
   write_data();
   auto refused = [&](Settings settings) {
@@ -200,6 +241,9 @@ TEST_F(Runs, LoraSettingsThatCannotBe) {
   EXPECT_EQ(refused(lora({"lora.dropout=0.1"})), "config.unknown_key");
   EXPECT_EQ(refused({"lora.alpha=1", "lora.targets=[\"*\"]"}), "config.missing");
   EXPECT_EQ(refused(lora({"optimizer.name=muon", "optimizer.adam_lr=1e-3"})), "rl.adam_lr");
+  EXPECT_EQ(refused({"fake_quant.format=int4", "fake_quant.targets=[\"*_proj\"]"}),
+            "config.choice");
+  EXPECT_EQ(refused({"fake_quant.format=int8"}), "nn.transform_target");
   EXPECT_FALSE(fs::exists(dir_ / "a/metrics.jsonl"));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "strata/base/error.h"
 #include "strata/base/file.h"
@@ -110,10 +111,11 @@ std::string broken_header_rule(const SourceFile& file, const std::string& room,
   return "";
 }
 
-bool mentions_scanning(std::string line) {
+bool mentions(std::string line, std::initializer_list<const char*> words) {
   std::transform(line.begin(), line.end(), line.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return line.find("scan") != std::string::npos || line.find("stacked") != std::string::npos;
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* word) { return line.find(word) != std::string::npos; });
 }
 
 void check_file(const SourceFile& file, const Rules& rules, std::vector<Finding>& out) {
@@ -129,8 +131,12 @@ void check_file(const SourceFile& file, const Rules& rules, std::vector<Finding>
   }
   for (size_t i = 0; i < lines.size(); ++i) {
     auto number = static_cast<int>(i) + 1;
-    if (room == "models" && !is_test(file) && mentions_scanning(lines[i])) {
+    bool of_model = room == "models" && !is_test(file);
+    if (of_model && mentions(lines[i], {"scan", "stacked"})) {
       out.push_back({file.path, number, "a model file may not speak of scanning or stacked axes"});
+    }
+    if (of_model && mentions(lines[i], {"lora", "adapter", "quant"})) {
+      out.push_back({file.path, number, "a model file may not speak of what transforms add"});
     }
     Include include = parse_include(lines[i]);
     if (include.name.empty()) continue;

@@ -13,6 +13,7 @@
 #include "strata/checkpoint/directory.h"
 #include "strata/checkpoint/model_files.h"
 #include "strata/weights/safetensors_writer.h"
+#include "strata/weights/stacked_tree.h"
 #include "strata/weights/tensor_source.h"
 
 namespace strata::checkpoint {
@@ -149,12 +150,15 @@ void export_merged(const fs::path& directory, const sharding::Manifest& model,
   std::vector<sharding::Slot> slots = model.slots();
   std::vector<weights::Wanted> wanted;
   for (const sharding::Slot& slot : slots) wanted.push_back({slot.name, slot.type.sizes()});
-  weights::check_total(*files, wanted, ignorable);
+  auto unstacked = weights::unstack(*files, wanted);
+  const weights::TensorSource& tensors = unstacked ? *unstacked : *files;
+  weights::check_total(tensors, wanted, ignorable);
   std::vector<std::span<const std::byte>> bytes;
+  std::vector<std::vector<std::byte>> gathered(slots.size());
   for (sharding::Slot& slot : slots) {
-    const weights::TensorView& tensor = files->get(slot.name);
+    const weights::TensorView& tensor = tensors.get(slot.name);
     slot.type.dtype = tensor.dtype;
-    bytes.push_back(tensor.bytes);
+    bytes.push_back(weights::contiguous(tensor, gathered[bytes.size()]));
   }
   TreeReader tree(slots, std::move(bytes));
   write_directory_atomically(directory, [&](const fs::path& temporary) {

@@ -41,10 +41,11 @@ void export_hf(const std::filesystem::path& directory, const sharding::Manifest&
                const ArrayRefs& parameters, const std::filesystem::path& source,
                const ExportOptions& options = {});
 
-// The same from the files of `source`, a model directory or checkpoint with the parameters of
-// `model`, a manifest that stacks nothing. Tensors keep their element types, those that a merge
-// changes included; options.dtype is not read. `ignorable` as LoadOptions. Throws as
-// weights::check_total as well.
+// The same from the files of `source`, a model directory, checkpoint or stacked tree with the
+// parameters of `model`, a manifest that stacks nothing. Tensors keep their element types, those
+// that a merge changes included; options.dtype is not read. `ignorable` as LoadOptions. Memory
+// grows by the layers of a stacked tree too, where its layer dim is not the first. Throws as
+// weights::unstack and check_total as well.
 void export_merged(const std::filesystem::path& directory, const sharding::Manifest& model,
                    const std::filesystem::path& source, const ExportOptions& options,
                    const std::vector<std::string>& ignorable = {});

@@ -52,12 +52,12 @@ void check_transforms(const fs::path& checkpoint, const models::CausalLm& model)
   Json config = read_json(checkpoint / "config.json");
   Json there = config.value(nn::kTransformsKey, Json::array());
   require(there == model.transforms(),
-          {.id = "rl.lora_resume",
+          {.id = "rl.transform_resume",
            .where = checkpoint.string(),
            .expected =
                "a checkpoint of this run's model, with the transforms " + model.transforms().dump(),
            .got = there.dump(),
-           .cure = "Resume with the [lora] table that the run began with",
+           .cure = "Resume with the tables [lora] and [fake_quant] that the run began with",
            .code = Code::failed_precondition});
 }
 

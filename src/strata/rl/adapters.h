@@ -16,7 +16,7 @@ namespace strata::rl {
 // where the model directory's own does.
 Json checkpoint_config(const Session& session);
 
-// Throws failed_precondition (rl.lora_resume) when the checkpoint is of a model with other
+// Throws failed_precondition (rl.transform_resume) when the checkpoint is of a model with other
 // transforms.
 void check_transforms(const std::filesystem::path& checkpoint, const models::CausalLm& model);
 

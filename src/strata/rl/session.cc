@@ -1,6 +1,7 @@
 #include "strata/rl/session.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <unordered_set>
 
@@ -33,22 +34,23 @@ void check_fit(const data::Tokenizer& tokenizer, const models::CausalLm& model,
            .cure = "Model and tokenizer do not belong together"});
 }
 
-// Adds the adapters that the options ask for, unless the model directory has them.
-void add_lora(models::CausalLm& model, const SessionOptions& options) {
-  if (!options.lora) return;
-  nn::Lora lora(*options.lora);
+// Applies what the options ask for, unless the model directory has it.
+void add_transform(models::CausalLm& model, const nn::ModelTransform& wanted,
+                   const fs::path& directory) {
+  const Json json = wanted.to_json();
   for (const Json& there : model.transforms()) {
-    if (there.at("kind") != nn::Lora::kKind) continue;
-    require(there == lora.to_json(),
-            {.id = "rl.lora_differs",
-             .where = options.model.string(),
-             .expected = "adapters as [lora] has them: " + lora.to_json().dump(),
+    if (there.at("kind") != json.at("kind")) continue;
+    require(there == json,
+            {.id = "rl.transform_differs",
+             .where = directory.string(),
+             .expected = "what the configuration has: " + json.dump(),
              .got = there.dump(),
-             .cure = "Leave [lora] out to train these on, or export the model and start from that",
+             .cure = "Leave the table out to go on with these, or export the model and start from "
+                     "that",
              .code = Code::failed_precondition});
     return;
   }
-  model.apply(lora);
+  model.apply(wanted);
 }
 
 std::unordered_set<const nn::Param*> params_of(const models::CausalLm& model) {
@@ -60,7 +62,9 @@ std::unordered_set<const nn::Param*> params_of(const models::CausalLm& model) {
 void open_model(Session& s) {
   s.model = models::build_model(s.options.model);
   const auto stored = params_of(*s.model);
-  add_lora(*s.model, s.options);
+  const SessionOptions& o = s.options;
+  if (o.fake_quant) add_transform(*s.model, nn::FakeQuant(*o.fake_quant), o.model);
+  if (o.lora) add_transform(*s.model, nn::Lora(*o.lora), o.model);
   s.structure = std::make_unique<nn::Structure>(*s.model, s.options.scan, s.model->ties());
   for (size_t i = 0; i < s.structure->manifest().size(); ++i) {
     s.is_new.push_back(!stored.contains(s.structure->members(i).front()));
@@ -108,6 +112,14 @@ std::vector<runtime::Array> initial_arrays(const Session& s,
   return out;
 }
 
+// Whether the table is there; overrides set keys without one.
+bool has_any(const Config& config, const std::string& table,
+             std::initializer_list<const char*> keys) {
+  return config.has(table) || std::any_of(keys.begin(), keys.end(), [&](const char* key) {
+           return config.has(table + "." + key);
+         });
+}
+
 }  // namespace
 
 sharding::PlacementOptions read_placement(Config& config) {
@@ -120,12 +132,18 @@ sharding::PlacementOptions read_placement(Config& config) {
   return o;
 }
 
+std::optional<nn::FakeQuantConfig> read_fake_quant(Config& config) {
+  if (!has_any(config, "fake_quant", {"format", "per_channel", "targets"})) return std::nullopt;
+  const std::vector<std::string> formats = {"int8", "fp8_e4m3"};
+  nn::FakeQuantConfig q;
+  q.format = nn::parse_quant_format(config.choice("fake_quant.format", "int8", formats));
+  q.per_channel = config.flag("fake_quant.per_channel", true);
+  q.targets = config.texts("fake_quant.targets");
+  return q;
+}
+
 std::optional<nn::LoraConfig> read_lora(Config& config) {
-  const std::vector<std::string> keys = {"lora", "lora.rank", "lora.alpha", "lora.rslora",
-                                         "lora.targets"};  // an override sets no table
-  bool given = std::any_of(keys.begin(), keys.end(),
-                           [&](const std::string& key) { return config.has(key); });
-  if (!given) return std::nullopt;
+  if (!has_any(config, "lora", {"rank", "alpha", "rslora", "targets"})) return std::nullopt;
   nn::LoraConfig l;
   l.rank = config.integer("lora.rank", {1, 65536});
   l.alpha = config.number("lora.alpha", {0, std::numeric_limits<double>::infinity(), true});
@@ -143,6 +161,7 @@ SessionOptions read_session_options(Config& config) {
   o.scan.param_axis = config.integer("layers.param_scan_axis", 0, {-1, 8});
   o.scan.nested = config.flag("layers.nested", false);
   o.placement = read_placement(config);
+  o.fake_quant = read_fake_quant(config);
   o.lora = read_lora(config);
   o.seed = static_cast<uint64_t>(config.integer("run.seed", 0, {0, int64_t{1} << 40}));
   return o;
