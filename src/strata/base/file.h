@@ -47,6 +47,9 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// Tells the kernel that bytes of a map are about to be read, so that it fetches them meanwhile.
+void will_read(std::span<const std::byte> mapped);
+
 // Sequential writer to a new file: `write`, then `commit` makes the bytes durable (fsync). Without
 // commit the file is removed by the destructor. Throws resource_exhausted on a full disk,
 // permission_denied, or data_loss; each names the path and the byte offset.

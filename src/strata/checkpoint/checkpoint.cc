@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <functional>
 #include <future>
 #include <new>
 #include <unordered_map>
@@ -38,17 +42,16 @@ struct Written {
   }
 };
 
-// Hashing and writing take about as long as one another, so large pieces do both at once.
-void hash_and_write(std::span<const std::byte> piece, Sha256& hash,
-                    weights::ShardedWriter& writer) {
+// Hashing bytes and moving them take about as long as one another, so large pieces do both at once.
+void at_once(size_t bytes, const std::function<void()>& move, const std::function<void()>& hash) {
   constexpr size_t kLarge = size_t{1} << 20;
-  if (piece.size() < kLarge) {
-    hash.update(piece);
-    writer.write(piece);
+  if (bytes < kLarge) {
+    hash();
+    move();
     return;
   }
-  auto hashed = std::async(std::launch::async, [&] { hash.update(piece); });
-  writer.write(piece);
+  auto hashed = std::async(std::launch::async, hash);
+  move();
   hashed.get();
 }
 
@@ -60,8 +63,10 @@ std::vector<TensorEntry> write_tree(const fs::path& root, const char* folder, Tr
   std::unordered_map<std::string, std::string> digests;
   for (const weights::TensorSpec& spec : writer.order()) {
     Sha256 hash;
-    tree.read(spec.name,
-              [&](std::span<const std::byte> piece) { hash_and_write(piece, hash, writer); });
+    tree.read(spec.name, [&](std::span<const std::byte> piece) {
+      at_once(
+          piece.size(), [&] { writer.write(piece); }, [&] { hash.update(piece); });
+    });
     digests[spec.name] = hash.hex();
     written.add(spec.byte_size());
   }
@@ -142,14 +147,24 @@ std::vector<Wanted> wanted_of(std::span<const Slot> slots) {
 std::vector<runtime::Array> load_tree(std::span<const Slot> slots, const CheckpointFiles& files,
                                       std::span<const runtime::SpecPtr> specs,
                                       const runtime::ClientPtr& client, bool verify) {
+  std::vector<const TensorView*> tensors;
+  for (const Slot& slot : slots) {
+    for (const Wanted& w : members_of(slot)) tensors.push_back(&files.get(w.name));
+  }
   std::vector<runtime::Array> out;
+  size_t next = 0;
   for (const Slot& slot : slots) {
     runtime::ArrayBuilder builder(client, specs[out.size()]);
-    int64_t k = 0;
-    for (const Wanted& w : members_of(slot)) {
-      const TensorView& tensor = files.get(w.name);
-      if (verify) files.verify(tensor);
-      builder.write(layer_box(slot, k++), tensor.bytes);
+    const auto layers = static_cast<int64_t>(members_of(slot).size());
+    for (int64_t k = 0; k < layers; ++k) {
+      const TensorView& tensor = *tensors[next++];
+      if (next < tensors.size()) will_read(tensors[next]->bytes);
+      // What turns out to be damaged is dropped with all that was loaded.
+      at_once(
+          tensor.bytes.size(), [&] { builder.write(layer_box(slot, k), tensor.bytes); },
+          [&] {
+            if (verify) files.verify(tensor);
+          });
       files.release(tensor);
     }
     out.push_back(builder.finish());
@@ -163,6 +178,13 @@ void save_checkpoint(const fs::path& path, const Contents& contents, const SaveO
   write(path, {*contents.model, contents.run, contents.model_directory, contents.config},
         TreeReader(contents.model->slots(), contents.parameters),
         TreeReader(contents.slot_types, contents.slots), options);
+}
+
+// As large as the pages that its memory is asked to have.
+constexpr std::align_val_t kSnapshotPage{size_t{2} << 20};
+
+void Snapshot::Free::operator()(std::byte* memory) const {
+  ::operator delete(memory, kSnapshotPage);
 }
 
 uint64_t snapshot_bytes(const sharding::Manifest& model, std::span<const Slot> slot_types) {
@@ -179,13 +201,16 @@ Snapshot::Snapshot(const Contents& contents)
   // These find what does not fit.
   TreeReader(model_.slots(), contents.parameters);
   TreeReader(slot_types_, contents.slots);
-  memory_.reset(new (std::nothrow) std::byte[bytes_]);
+  memory_.reset(static_cast<std::byte*>(
+      ::operator new(std::max<uint64_t>(bytes_, 1), kSnapshotPage, std::nothrow)));
   require(memory_ != nullptr, {.id = "checkpoint.snapshot_memory",
                                .where = fmt::format("snapshot of step {}", run_.step),
                                .expected = bytes_text(bytes_) + " of host memory",
                                .got = "no memory",
                                .cure = "Save without a snapshot (run.save_mode = \"stream\")",
                                .code = Code::resource_exhausted});
+  // Large pages: most of a first copy's time is spent on making the pages.
+  ::madvise(memory_.get(), bytes_, MADV_HUGEPAGE);
   std::byte* next = memory_.get();
   parameters_ = copy(model_.slots(), contents.parameters, next);
   slots_ = copy(slot_types_, contents.slots, next);

@@ -77,7 +77,10 @@ class Snapshot {
   std::filesystem::path model_directory_;
   Json config_;
   uint64_t bytes_ = 0;
-  std::unique_ptr<std::byte[]> memory_;
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> memory_;
   Copies parameters_, slots_;
 };
 
