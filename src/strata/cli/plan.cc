@@ -92,8 +92,11 @@ Plan make(const Flags& flags) {
   for (const optim::SlotSpec& s : update.slots()) {
     out.slots.push_back({s.name, s.type, shard_bytes(s.type, mesh, s.name)});
   }
-  rl::BatchShape shape{flags.rows, flags.tokens, flags.rows * flags.tokens};
-  sharding::Resolved batch = rl::batch_type(structure->placement(), shape);
+  const sharding::Placement& placement = structure->placement();
+  rl::BatchShape shape =
+      rl::placed_shape(placement, {flags.rows, flags.tokens, flags.rows * flags.tokens});
+  update = rl::deferred(update, placement, shape);
+  rl::BatchTypes batch = rl::batch_types(placement, shape);
   out.reasons.insert(out.reasons.end(), batch.reasons.begin(), batch.reasons.end());
   if (flags.no_compile) return out;
   rl::TrainOptions options;

@@ -100,16 +100,21 @@ AttentionResult Attention::operator()(const Context& context, Value x, const Tok
   CosSin tables{tokens.cos, tokens.sin};
   q = rotate(q, tables);
   k = rotate(k, tables);
+  q = context.lay_out(q, {"batch", "", "heads", ""});
+  k = context.lay_out(k, {"batch", "", "kv_heads", ""});
+  v = context.lay_out(v, {"batch", "", "kv_heads", ""});
   KeyCache entries;
   if (cache.k || tokens.want_state) {
     entries = {ops::transpose(k, {0, 2, 1, 3}), ops::transpose(v, {0, 2, 1, 3})};
   }
-  if (!cache.k) {
-    return {o_(context, context.tap(mixed_, attend(q, k, v, tokens.mask))), entries};
-  }
+  auto project_out = [&](Value mixed) {
+    mixed = context.tap(mixed_, context.lay_out(mixed, {"batch", "", "heads"}));
+    return context.lay_out(o_(context, mixed), {"batch", "", ""});
+  };
+  if (!cache.k) return {project_out(attend(q, k, v, tokens.mask)), entries};
   KeyCache all{written(cache.k, entries.k, tokens.cache_start),
                written(cache.v, entries.v, tokens.cache_start)};
-  return {o_(context, context.tap(mixed_, attend(q, all, tokens.mask))), all};
+  return {project_out(attend(q, all, tokens.mask)), all};
 }
 
 std::string Attention::describe() const {

@@ -1,12 +1,15 @@
 #include "strata/nn/context.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "strata/base/error.h"
 #include "strata/base/hash.h"
 #include "strata/nn/layer_stack.h"
 #include "strata/ops/elementwise.h"
+#include "strata/ops/misc.h"
 #include "strata/ops/random.h"
+#include "strata/sharding/shardy.h"
 
 namespace strata::nn {
 namespace {
@@ -20,7 +23,66 @@ std::string path_or_root(const Module& module) {
   return path.empty() ? "root module" : path;
 }
 
+std::vector<std::string> batch_axes(const sharding::Placement& placement) {
+  std::vector<std::string> axes;
+  for (const sharding::Rule& rule : placement.rules) {
+    if (rule.name != "batch") continue;
+    for (const auto& candidate : rule.candidates) {
+      axes.insert(axes.end(), candidate.begin(), candidate.end());
+    }
+  }
+  return axes;
+}
+
+bool contains(const std::vector<std::string>& axes, const std::string& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
 }  // namespace
+
+// The placement as traced code sees it: without the manual axes, of which it holds one part.
+struct MeshView {
+  sharding::Placement placement;
+  std::vector<std::string> batch;  // axes that may split the batch
+};
+
+Context Context::over_mesh(std::vector<std::string> manual) const {
+  Context copy = *this;
+  const sharding::Placement& whole = structure_->placement();
+  if (!whole.partitioned()) return copy;
+  auto view = std::make_shared<MeshView>(MeshView{whole, batch_axes(whole)});
+  view->placement.strict = false;  // what the batch's own layout did not refuse
+  for (sharding::Rule& rule : view->placement.rules) {
+    for (auto& candidate : rule.candidates) {
+      std::erase_if(candidate, [&](const std::string& axis) { return contains(manual, axis); });
+    }
+  }
+  copy.mesh_ = std::move(view);
+  return copy;
+}
+
+ir::Value Context::lay_out(ir::Value x, const std::vector<std::string>& names) const {
+  if (mesh_ == nullptr) return x;
+  sharding::ParamType type = sharding::plain_type(x.dtype(), x.dims());
+  invariant(names.size() == type.dims.size(), "nn.lay_out", "one logical name for each dim");
+  for (size_t i = 0; i < names.size(); ++i) type.dims[i].name = names[i];
+  std::vector<std::string> reasons;
+  type = place_array(mesh_->placement, type, "an activation", reasons);
+  return ops::sharding_constraint(x, sharding::shardy_sharding(ir::axes_of(type)));
+}
+
+// The whole parameter but for the axes that split the model itself. Its gradient takes the same
+// steps back: summed as it is used, then cut as the parameter lies, which moves nothing.
+ir::Value Context::gathered(const Param& param, ir::Value value) const {
+  if (mesh_ == nullptr) return value;
+  sharding::ParamType type = structure_->layout_of(param);
+  if (type.sizes() != value.dims()) return value;  // a whole stack
+  value = ops::sharding_constraint(value, sharding::shardy_sharding(ir::axes_of(type)));
+  for (sharding::Dim& dim : type.dims) {
+    std::erase_if(dim.axes, [&](const std::string& axis) { return contains(mesh_->batch, axis); });
+  }
+  return ops::sharding_constraint(value, sharding::shardy_sharding(ir::axes_of(type)));
+}
 
 Context::Context(ir::Function& function, const Structure& structure, const ir::Values& slots)
     : function_(&function), structure_(&structure) {
@@ -45,7 +107,7 @@ Context::Context(ir::Function& function, const Structure& structure, const ir::V
 
 ir::Value Context::operator()(const Param& param) const {
   auto it = values_->find(&structure_->owner_of(param));
-  if (it != values_->end()) return it->second;
+  if (it != values_->end()) return gathered(param, it->second);
   if (layer_ == nullptr) invariant(false, "nn.unbound_param", "a value for " + param.path());
   fail({.id = "nn.undeclared_read",
         .where = layer_->path(),

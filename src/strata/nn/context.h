@@ -22,6 +22,9 @@ struct Randomness {
   ir::Value step;
 };
 
+// What lay_out knows of the mesh; internal to Context.
+struct MeshView;
+
 // Cheap to copy. Valid while function and structure live.
 class Context {
  public:
@@ -31,6 +34,16 @@ class Context {
 
   ir::Function& function() const { return *function_; }
   const Structure& structure() const { return *structure_; }
+
+  // The same context whose values are laid out over the structure's mesh as lay_out says, and whose
+  // parameters are brought together, where they are used, along the axes that the batch is split
+  // on. `manual` are mesh axes of which the traced code sees one part (ops::on_parts).
+  // Without a mesh it is this context.
+  Context over_mesh(std::vector<std::string> manual = {}) const;
+  // `x`, whose dims lie on the mesh as the structure's rules say of these logical names, one a dim
+  // (dims without a name, without a rule, or that do not divide are on every device). A model
+  // says here how its activations are split; the partitioner chooses only what lies between.
+  ir::Value lay_out(ir::Value x, const std::vector<std::string>& names) const;
 
   // The value of a parameter, under whichever of its names. Inside of a layer throws
   // failed_precondition for one that the layer does not declare: what a layer reads is part of its
@@ -58,9 +71,12 @@ class Context {
   friend class LayerScope;
   using Bindings = std::unordered_map<const Param*, ir::Value>;
 
+  ir::Value gathered(const Param& param, ir::Value value) const;
+
   ir::Function* function_;
   const Structure* structure_;
   std::shared_ptr<const Bindings> values_;
+  std::shared_ptr<const MeshView> mesh_ = {};  // null: lay_out does nothing
   Randomness random_ = {};
   ir::Values layers_ = {};         // number of the layer in each stack around, outermost first
   const Module* layer_ = nullptr;  // innermost layer

@@ -87,7 +87,8 @@ Embedding::Embedding(Module* parent, std::string name, int64_t vocabulary, int64
           {DType::f32, {{.size = vocabulary, .name = "vocab"}, {.size = size, .name = "embed"}}}) {}
 
 ir::Value Embedding::operator()(const Context& context, ir::Value ids) const {
-  return ops::take(context(weight_), ids, 0);
+  if (ids.rank() != 2) return ops::take(context(weight_), ids, 0);
+  return context.lay_out(ops::take(context(weight_), ids, 0), {"batch", "", ""});
 }
 
 std::string Embedding::describe() const { return "Embedding"; }

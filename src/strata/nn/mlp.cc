@@ -15,7 +15,9 @@ GatedMlp::GatedMlp(Module* parent, std::string name, int64_t hidden, int64_t int
 
 ir::Value GatedMlp::operator()(const Context& context, ir::Value x) const {
   ir::Value gate = gate_(context, x);
-  return down_(context, context.tap(hidden_, gate * ops::logistic(gate) * up_(context, x)));
+  ir::Value hidden = gate * ops::logistic(gate) * up_(context, x);
+  hidden = context.lay_out(hidden, {"batch", "", "mlp"});
+  return context.lay_out(down_(context, context.tap(hidden_, hidden)), {"batch", "", ""});
 }
 
 std::string GatedMlp::describe() const { return "GatedMlp(silu)"; }

@@ -47,6 +47,9 @@ class Structure {
   std::vector<const Param*> own_params(const Module& layer) const;
   // Whether `param` has a slot (or a place in a stacked one) of its own.
   bool is_owner(const Param& param) const { return slot_of_.contains(&param); }
+  // How the values of `param` lie on the mesh when one layer has them: its dims with the mesh axes
+  // that its slot gives them.
+  sharding::ParamType layout_of(const Param& param) const;
   const sharding::LayerPlan& plan(const LayerStack& stack) const;
   // The inner loops of a stack's runs (StackPlan::neighbours).
   const std::vector<std::vector<int64_t>>& neighbours(const LayerStack& stack) const;

@@ -7,11 +7,14 @@
 #include <span>
 
 #include "strata/base/error.h"
+#include "strata/base/strings.h"
 #include "strata/ops/arithmetic.h"
 #include "strata/ops/constant.h"
 #include "strata/ops/elementwise.h"
 #include "strata/ops/misc.h"
+#include "strata/ops/reduce.h"
 #include "strata/optim/clip.h"
+#include "strata/sharding/shardy.h"
 
 namespace strata::optim {
 namespace {
@@ -108,6 +111,43 @@ UpdatePlan UpdatePlan::with_layout(std::vector<SlotSpec> slots,
   return plan;
 }
 
+UpdatePlan UpdatePlan::with_partial_sums(const std::vector<std::string>& axes,
+                                         const sharding::Mesh& mesh) const {
+  invariant(parts_ == 0, "optim.partial_twice", "a plan of whole sums");
+  const int64_t parts = mesh.axes_size(axes, "partial sums");
+  if (parts == 1) return *this;
+  UpdatePlan plan = *this;
+  plan.parts_ = parts;
+  for (size_t i = 0; i < parameters().size(); ++i) {
+    const Parameter& p = parameters()[i];
+    for (const sharding::Dim& dim : p.type.dims) {
+      for (const std::string& axis : dim.axes) {
+        require(std::find(axes.begin(), axes.end(), axis) == axes.end(),
+                {.id = "optim.partial_axes",
+                 .where = p.name,
+                 .expected = "a parameter that is whole along " + join(axes, ", "),
+                 .got = sharding::text_of(p.type)});
+      }
+    }
+    SlotSpec& slot = plan.accumulator_[i];
+    plan.summed_.push_back(ir::axes_of(slot.type));
+    slot.type = derived_type(p.type, {}, DType::f32, slot.name);
+    slot.type.dims.insert(slot.type.dims.begin(), sharding::Dim{.size = parts, .axes = axes});
+  }
+  return plan;
+}
+
+// The parts of each gradient added up, over devices.
+Sums UpdatePlan::whole(const Sums& sums) const {
+  if (parts_ == 0) return sums;
+  Sums out = sums;
+  for (size_t i = 0; i < out.gradients.size(); ++i) {
+    Value sum = ops::reduce_sum(ops::convert(out.gradients[i], DType::f32), {0});
+    out.gradients[i] = ops::sharding_constraint(sum, sharding::shardy_sharding(summed_[i]));
+  }
+  return out;
+}
+
 // Groups without a trained parameter have no scalars; groups without a norm of their own share one.
 void UpdatePlan::assign_clips(double clip_norm) {
   for (const Parameter& p : parameters()) place_of_group_[p.group] = 0;
@@ -172,7 +212,7 @@ void UpdatePlan::check_inputs(const Values& parameters_in, const Values& slots_i
     const Parameter& p = parameters()[i];
     ir::Type type = traced_type(p.type);
     check_type("parameter " + p.name, type, parameters_in[i]);
-    check_gradient(p.name, type, sums.gradients[i]);
+    check_gradient(p.name, traced_type(accumulator_[i].type), sums.gradients[i]);
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
     check_type("slot " + slots_[i].name, traced_type(slots_[i].type), slots_in[i]);
@@ -263,10 +303,11 @@ Value UpdatePlan::after_update(size_t index, Value gradient, UpdateResult& state
 }
 
 UpdateResult UpdatePlan::trace(ir::Function& function, const Values& parameters_in,
-                               const Values& slots_in, const Sums& sums,
+                               const Values& slots_in, const Sums& sums_in,
                                const Values& scalars_in) const {
-  check_inputs(parameters_in, slots_in, sums, scalars_in);
+  check_inputs(parameters_in, slots_in, sums_in, scalars_in);
   ir::NameScope update(function, "update");
+  const Sums sums = whole(sums_in);
   Shared shared = share(function, sums, scalars_in);
   UpdateResult state = {.parameters = parameters_in,
                         .slots = slots_in,

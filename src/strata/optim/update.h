@@ -18,6 +18,7 @@
 #include "strata/optim/groups.h"
 #include "strata/optim/optimizer.h"
 #include "strata/optim/schedule.h"
+#include "strata/sharding/mesh.h"
 
 namespace strata::optim {
 
@@ -55,6 +56,18 @@ class UpdatePlan {
   // (optim.laid_out) when anything else differs.
   UpdatePlan with_layout(std::vector<SlotSpec> slots, std::vector<SlotSpec> accumulator) const;
 
+  // The same plan whose summed gradients are partial ones, so that micro-steps add without any
+  // device waiting for another: accumulator() then has, as the first dim of each gradient, one part
+  // for each place along `axes` of `mesh`, beside the parameter's own layout. `trace` adds the
+  // parts up, which is the step's only sum of arrays over these axes: into the layout that the
+  // summed gradients have now (whole, or split by ZeRO). No axes, or axes of one place: no change.
+  // Throws invalid_argument (optim.partial_axes) when an axis splits a trained parameter, whose
+  // gradient is then no partial sum over it; not_found for one that `mesh` lacks.
+  UpdatePlan with_partial_sums(const std::vector<std::string>& axes,
+                               const sharding::Mesh& mesh) const;
+  // The number of parts; 0 when the sums are whole.
+  int64_t parts() const { return parts_; }
+
   // The scalar inputs of the step that follows `count` finished ones: the optimiser's own, then
   // "lr/<group>" and "weight_decay/<group>" for each group that is trained, then the clip norms:
   // "clip_norm/<group>" of groups that have their own, one "clip_norm" of all others. Names and
@@ -68,8 +81,8 @@ class UpdatePlan {
   std::vector<std::string> norms() const;
 
   // Traces the step. Parameters and gradients are in the order of parameters(), slots of slots(),
-  // scalars (rank-0 f32) of scalars(). Gradients may be of any float type. Throws invalid_argument
-  // (optim.update_inputs) naming the first input that does not fit.
+  // scalars (rank-0 f32) of scalars(). Gradients have the dims of accumulator() and any float type.
+  // Throws invalid_argument (optim.update_inputs) naming the first input that does not fit.
   UpdateResult trace(ir::Function& function, const ir::Values& parameters, const ir::Values& slots,
                      const Sums& sums, const ir::Values& scalars) const;
 
@@ -84,6 +97,7 @@ class UpdatePlan {
   void assign_clips(double clip_norm);
   void check_inputs(const ir::Values& parameters, const ir::Values& slots, const Sums& sums,
                     const ir::Values& scalars) const;
+  Sums whole(const Sums& sums) const;
   Shared share(ir::Function& function, const Sums& sums, const ir::Values& scalars) const;
   void update_parameter(size_t index, ir::Value gradient, const Shared& shared,
                         UpdateResult& state) const;
@@ -93,6 +107,8 @@ class UpdatePlan {
   Groups groups_;
   Schedule schedule_;
   std::vector<SlotSpec> slots_, accumulator_;
+  int64_t parts_ = 0;                                          // of each summed gradient
+  std::vector<std::vector<std::vector<std::string>>> summed_;  // axes of each once it is whole
   std::vector<size_t> first_slot_;      // of each parameter; one more at the end
   std::vector<size_t> active_;          // groups with trained parameters
   std::vector<size_t> place_of_group_;  // of each group in active_

@@ -38,7 +38,9 @@ void check_type(const Array& array, const sharding::ParamType& type, const shard
 }  // namespace
 
 Engine::Engine(Setup setup, optim::UpdatePlan plan)
-    : setup_(std::move(setup)), plan_(std::move(plan)) {
+    : setup_(std::move(setup)), plan_(deferred(plan, setup_.structure->placement(), setup_.shape)) {
+  const sharding::Placement& placement = setup_.structure->placement();
+  setup_.shape = placed_shape(placement, setup_.shape);
   const sharding::Manifest& manifest = setup_.structure->manifest();
   for (const optim::Parameter& p : plan_.parameters()) {
     trained_.push_back(static_cast<size_t>(manifest.index_of(p.name)));
@@ -48,12 +50,14 @@ Engine::Engine(Setup setup, optim::UpdatePlan plan)
     slots_ = program(zeros, "slots").run({});
   }
   check_types(setup_.parameters, slots_);
-  sharding::Resolved grid = batch_type(setup_.structure->placement(), setup_.shape);
-  for (const std::string& reason : grid.reasons) {
+  BatchTypes batch = batch_types(placement, setup_.shape);
+  for (const std::string& reason : batch.reasons) {
     log_warning(fmt::format("{}: every device computes the whole batch, {} times the work", reason,
-                            setup_.structure->mesh().size()));
+                            placement.mesh.size()));
   }
-  grid_ = runtime::ArraySpec::sharded(grid.type, setup_.structure->mesh(), "batch");
+  grid_ = runtime::ArraySpec::sharded(batch.grid, placement.mesh, "batch");
+  list_ = runtime::ArraySpec::sharded(batch.list, placement.mesh, "scored tokens");
+  terms_ = runtime::ArraySpec::sharded(batch.terms, placement.mesh, "terms");
   table_ = make_table(version_, *setup_.structure, std::move(setup_.parameters));
 }
 
@@ -118,9 +122,10 @@ std::vector<Array> Engine::upload(const TokenBatch& batch, double weight, double
   for (const HostTensor* t : {&batch.ids, &batch.positions, &batch.segments, &batch.parents}) {
     out.push_back(Array::put(client, grid_, {t->bytes(), t->byte_size()}));
   }
-  for (const HostTensor* t : {&batch.source, &batch.labels, &batch.sequence, &batch.terms}) {
-    out.push_back(Array::put(client, *t, mesh));
+  for (const HostTensor* t : {&batch.source, &batch.labels, &batch.sequence}) {
+    out.push_back(Array::put(client, list_, {t->bytes(), t->byte_size()}));
   }
+  out.push_back(Array::put(client, terms_, {batch.terms.bytes(), batch.terms.byte_size()}));
   out.push_back(Array::put(client, HostTensor::scalar(static_cast<float>(temperature)), mesh));
   out.push_back(Array::put(client, HostTensor::scalar(static_cast<float>(weight)), mesh));
   return out;

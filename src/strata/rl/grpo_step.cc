@@ -145,10 +145,9 @@ void GrpoStep::score(std::vector<BatchGroup>& groups) {
   for (const TokenBatch& batch : pack(groups, engine_.shape())) {
     auto fill = [&](const runtime::ParameterTable* table, float TokenTerm::*field) {
       std::vector<float> values = engine_.logprobs(batch, options_.temperature, table).logprobs;
-      for (size_t i = 0; i < batch.scored.size(); ++i) {
-        const ScoredToken& s = batch.scored[i];
+      for (const ScoredToken& s : batch.scored) {
         BatchCompletion& c = *by_sample[static_cast<size_t>(s.sample)];
-        c.terms[static_cast<size_t>(s.position)].*field = values[i];
+        c.terms[static_cast<size_t>(s.position)].*field = values[static_cast<size_t>(s.place)];
       }
     };
     if (old) fill(nullptr, &TokenTerm::old_logprob);

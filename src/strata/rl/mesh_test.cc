@@ -45,12 +45,12 @@ TokenBatch batch(const BatchShape& s, int64_t salt) {
       b.ids.set(at, static_cast<double>((r * 37 + t * 11 + salt * 5) % 157));
       b.positions.set(at, static_cast<double>(t));
       b.segments.set(at, 1);
-      b.source.set(at, static_cast<double>(at));
+      b.source.set(at, static_cast<double>(at % (s.rows / s.groups * s.tokens)));
       b.labels.set(at, static_cast<double>((r * 37 + (t + 1) * 11 + salt * 5) % 157));
       b.terms.set(at, 1);
     }
   }
-  b.scored.resize(static_cast<size_t>(s.scored));
+  for (int64_t i = 0; i < s.scored; ++i) b.scored.push_back({.place = i});
   return b;
 }
 

@@ -8,6 +8,7 @@
 #include "strata/ops/elementwise.h"
 #include "strata/ops/reduce.h"
 #include "strata/ops/shape.h"
+#include "strata/rl/train_programs.h"
 #include "strata/transform/vjp.h"
 
 namespace strata::rl {
@@ -31,14 +32,33 @@ void check(const models::CausalLm& model, const ScoreOptions& o) {
            .code = Code::out_of_range});
 }
 
-// Log-probability of each next token, (rows · (tokens − 1)).
-Value next_token_logprobs(Value hidden, Value head, Value ids) {
-  int64_t rows = ids.dim(0), tokens = ids.dim(1);
+// The logits lie as they are computed.
+std::vector<std::vector<std::string>> logits_axes(const sharding::Placement& placement,
+                                                  Value logits) {
+  sharding::ParamType type = sharding::plain_type(logits.dtype(), logits.dims());
+  type.dims[0].name = "batch";
+  type.dims[2].name = "vocab";
+  std::vector<std::string> reasons;
+  return ir::axes_of(place_array(placement, type, "logits", reasons));
+}
+
+// Log-probability of each next token, (rows, tokens − 1). The rows are in `groups` equal parts that
+// devices share out.
+Value next_token_logprobs(const nn::Context& context, Value hidden, Value head, Value ids,
+                          int64_t groups) {
+  int64_t rows = ids.dim(0), tokens = ids.dim(1), scored = rows / groups * (tokens - 1);
   Value before = ops::slice_axis(hidden, 1, 0, tokens - 1);
   Value labels = ops::slice_axis(ids, 1, 1, tokens);
-  return nn::token_scores(ops::reshape(before, {rows * (tokens - 1), hidden.dim(2)}), head,
-                          ops::reshape(labels, {rows * (tokens - 1)}), {})
-      .logprobs;
+  Dims states{scored, hidden.dim(2)}, words{scored};
+  if (groups > 1) {
+    states.insert(states.begin(), groups);
+    words.insert(words.begin(), groups);
+  }
+  before = ops::reshape(before, states);
+  if (groups > 1) before = context.lay_out(before, {"batch", "", ""});
+  Value logprobs =
+      nn::token_scores(before, head, ops::reshape(labels, words), {.context = &context}).logprobs;
+  return ops::reshape(logprobs, {rows, tokens - 1});
 }
 
 }  // namespace
@@ -57,26 +77,25 @@ std::unique_ptr<ir::Function> score_function(const models::CausalLm& model,
   auto function = std::make_unique<ir::Function>("score");
   ir::Function& f = *function;
   f.set_mesh(structure.mesh());
-  Values masters, weights;
-  for (const sharding::Slot& s : structure.manifest().slots()) {
-    sharding::ParamType master = s.type;
-    master.dtype = DType::f32;
-    masters.push_back(f.declare(master, s.name));
-    weights.push_back(ops::convert(masters.back(), o.compute));
-  }
-  Value ids = f.declare(score_input_type(structure.placement(), o).type, "input_ids");
-  nn::Context context(f, structure, weights);
+  Values masters = declare_masters(f, structure);
+  sharding::ParamType in = score_input_type(structure.placement(), o).type;
+  Value ids = f.declare(in, "input_ids");
+  nn::Context context =
+      nn::Context(f, structure, weights_of(structure, masters, o.compute)).over_mesh();
   models::LmInput input;
   input.ids = ids;
   input.positions = ops::iota(f, DType::i32, ids.dims(), 1);
   input.segments = ops::full(f, DType::i32, ids.dims(), 1);
   Value hidden = model.forward(context, input).hidden;
   Value head = model.head(context);
-  Value logprobs = next_token_logprobs(hidden, head, ids);
-  Value loss = -ops::reduce_mean(logprobs, {0});
-  Values results{ops::convert(ops::linear(hidden, head), DType::f32),
-                 ops::reshape(logprobs, {o.rows, o.tokens - 1}), loss};
-  std::vector<ir::Port> ports{{"logits", ""}, {"token_logprobs", ""}, {"loss", ""}};
+  Value logprobs =
+      next_token_logprobs(context, hidden, head, ids, structure.mesh().axes_size(in.dims[0].axes));
+  Value loss = -ops::reduce_mean(logprobs, {0, 1});
+  Value logits = ops::convert(ops::linear(hidden, head), DType::f32);
+  Values results{context.lay_out(logits, {"batch", "", "vocab"}), logprobs, loss};
+  std::vector<ir::Port> ports{{"logits", "", logits_axes(structure.placement(), logits)},
+                              {"token_logprobs", "", ir::axes_of(in)},
+                              {"loss", ""}};
   if (o.gradients) {
     Values g = transform::gradient(loss, masters);
     results.insert(results.end(), g.begin(), g.end());

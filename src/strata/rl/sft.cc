@@ -65,16 +65,22 @@ TokenBatch token_batch(const data::Batch& b, const BatchShape& shape) {
   out.terms = HostTensor(DType::f32, {5, shape.scored});
   auto mask = b.loss_mask.data<float>();
   auto targets = b.targets.data<int32_t>();
-  size_t n = 0;
-  for (size_t i = 0; i < mask.size(); ++i) {
-    if (mask[i] == 0) continue;
-    invariant(n < static_cast<size_t>(shape.scored), "rl.sft_scored", "room for scored tokens");
-    out.source.data<int32_t>()[n] = static_cast<int32_t>(i);
-    out.labels.data<int32_t>()[n] = targets[i];
-    out.terms.data<float>()[n] = mask[i];
-    ++n;
+  const auto places = static_cast<int64_t>(mask.size()) / shape.groups;
+  const int64_t room = shape.scored / shape.groups;
+  for (int64_t group = 0; group < shape.groups; ++group) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < places; ++i) {
+      auto from = static_cast<size_t>(group * places + i);
+      if (mask[from] == 0) continue;
+      invariant(n < room, "rl.sft_scored", "room for scored tokens");
+      int64_t place = group * room + n++;
+      auto to = static_cast<size_t>(place);
+      out.source.data<int32_t>()[to] = static_cast<int32_t>(i);
+      out.labels.data<int32_t>()[to] = targets[from];
+      out.terms.data<float>()[to] = mask[from];
+      out.scored.push_back({.place = place});
+    }
   }
-  out.scored.resize(n);
   out.real_tokens = b.tokens;
   return out;
 }
@@ -215,9 +221,10 @@ double SftRun::evaluate() {
     if (!batch) break;
     TokenBatch tokens = token_batch(*batch, engine_->shape());
     std::vector<float> logprobs = engine_->logprobs(tokens, 1.0).logprobs;
-    for (size_t i = 0; i < tokens.scored.size(); ++i) {
-      double w = tokens.terms.data<float>()[i];
-      sum -= w * static_cast<double>(logprobs[i]);
+    for (const ScoredToken& token : tokens.scored) {
+      auto at = static_cast<size_t>(token.place);
+      double w = tokens.terms.data<float>()[at];
+      sum -= w * static_cast<double>(logprobs[at]);
       weight += w;
     }
   }

@@ -24,10 +24,13 @@ int64_t read_tokens(const BatchCompletion& c) {
   return std::max<int64_t>(0, static_cast<int64_t>(c.ids.size()) - 1);
 }
 
+int64_t scored_of_group(const BatchShape& shape) { return shape.scored / shape.groups; }
+
 // Fills one batch, row by row.
 class Writer {
  public:
-  explicit Writer(const BatchShape& shape) : used_(static_cast<size_t>(shape.rows), 0) {
+  explicit Writer(const BatchShape& shape)
+      : used_(static_cast<size_t>(shape.rows), 0), scored_(static_cast<size_t>(shape.groups), 0) {
     batch_.shape = shape;
     Dims grid{shape.rows, shape.tokens}, list{shape.scored};
     for (HostTensor* t : {&batch_.ids, &batch_.positions, &batch_.segments, &batch_.parents}) {
@@ -41,11 +44,9 @@ class Writer {
 
   // Adds the group to the first row with room; false when there is none.
   bool add(const BatchGroup& g) {
-    if (static_cast<int64_t>(batch_.scored.size()) + scored_tokens(g) > batch_.shape.scored) {
-      return false;
-    }
     for (size_t row = 0; row < used_.size(); ++row) {
-      if (used_[row] + row_tokens(g) <= batch_.shape.tokens) {
+      bool scores_fit = scored_[group_of(row)] + scored_tokens(g) <= scored_of_group(batch_.shape);
+      if (scores_fit && used_[row] + row_tokens(g) <= batch_.shape.tokens) {
         place(g, row);
         return true;
       }
@@ -81,10 +82,15 @@ class Writer {
     }
     for (size_t t = g.prompt.empty() ? 1 : 0; t < c.ids.size(); ++t) {
       if (c.terms[t].weight == 0) continue;
-      score(t == 0 ? last_of_prompt : first + static_cast<int64_t>(t) - 1, c.ids[t], c.terms[t]);
-      batch_.scored.push_back({c.sample, static_cast<int64_t>(t)});
+      int64_t source = t == 0 ? last_of_prompt : first + static_cast<int64_t>(t) - 1;
+      int64_t at = score(group_of(row), source, c.ids[t], c.terms[t]);
+      batch_.scored.push_back({c.sample, static_cast<int64_t>(t), at});
     }
     ++batch_.sequences;
+  }
+
+  size_t group_of(size_t row) const {
+    return row * static_cast<size_t>(batch_.shape.groups) / used_.size();
   }
 
   int64_t at(size_t row) const {
@@ -101,8 +107,11 @@ class Writer {
     ++batch_.real_tokens;
   }
 
-  void score(int64_t source, int32_t label, const TokenTerm& term) {
-    size_t i = batch_.scored.size();
+  // Where the token stands in the lists.
+  int64_t score(size_t group, int64_t source, int32_t label, const TokenTerm& term) {
+    auto g = static_cast<int64_t>(group);
+    source -= g * batch_.shape.rows / batch_.shape.groups * batch_.shape.tokens;
+    auto i = static_cast<size_t>(g * scored_of_group(batch_.shape) + scored_[group]++);
     batch_.source.data<int32_t>()[i] = static_cast<int32_t>(source);
     batch_.labels.data<int32_t>()[i] = label;
     batch_.sequence.data<int32_t>()[i] = static_cast<int32_t>(batch_.sequences);
@@ -113,10 +122,12 @@ class Writer {
     values[2 * n + i] = term.old_logprob;
     values[3 * n + i] = term.sampler_logprob;
     values[4 * n + i] = term.reference_logprob;
+    return static_cast<int64_t>(i);
   }
 
   TokenBatch batch_;
-  std::vector<int64_t> used_;
+  std::vector<int64_t> used_;    // tokens of each row
+  std::vector<int64_t> scored_;  // of each group
   int32_t next_segment_ = 1;
 };
 
@@ -127,13 +138,15 @@ void check(const BatchGroup& g, const BatchCompletion& c, const BatchShape& shap
                                            .got = std::to_string(c.terms.size())});
   int64_t tokens = static_cast<int64_t>(g.prompt.size()) + read_tokens(c);
   int64_t scored = scored_tokens(g, c);
-  if (tokens <= shape.tokens && scored <= shape.scored) return;
+  const int64_t most = scored_of_group(shape);
+  if (tokens <= shape.tokens && scored <= most) return;
   fail({.id = "rl.batch_row",
         .where = g.id,
         .expected = "a prompt and completion of at most " + std::to_string(shape.tokens) +
-                    " tokens, " + std::to_string(shape.scored) + " of them trained on",
+                    " tokens, " + std::to_string(most) + " of them trained on",
         .got = std::to_string(tokens) + " and " + std::to_string(scored),
-        .cure = "Raise the tokens of a row or shorten the sample",
+        .cure = "Raise the tokens of a row (train.row_tokens, train.scored_tokens) or shorten the "
+                "sample",
         .code = Code::out_of_range});
 }
 
@@ -145,7 +158,7 @@ std::vector<BatchGroup> parts_of(const BatchGroup& g, const BatchShape& shape) {
     if (!parts.empty()) {
       const BatchGroup& last = parts.back();
       bool fits = row_tokens(last) + read_tokens(c) <= shape.tokens &&
-                  scored_tokens(last) + scored_tokens(g, c) <= shape.scored;
+                  scored_tokens(last) + scored_tokens(g, c) <= scored_of_group(shape);
       if (fits) {
         parts.back().completions.push_back(c);
         continue;
@@ -165,6 +178,8 @@ int64_t row_tokens(const BatchGroup& g) {
 }
 
 std::vector<TokenBatch> pack(std::span<const BatchGroup> groups, const BatchShape& shape) {
+  invariant(shape.groups >= 1 && shape.rows % shape.groups == 0 && shape.scored % shape.groups == 0,
+            "rl.batch_groups", "groups of equal rows and scored tokens");
   std::vector<Writer> writers;
   for (const BatchGroup& g : groups) {
     for (const BatchGroup& part : parts_of(g, shape)) {

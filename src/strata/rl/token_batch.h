@@ -20,6 +20,9 @@ struct BatchShape {
   int64_t rows = 1;
   int64_t tokens = 512;  // of a row
   int64_t scored = 512;  // scored tokens of all rows together
+  // The rows in as many equal groups, each with an equal share of the scored tokens: devices that
+  // share out the rows then find the hidden states of theirs at home. Divides both.
+  int64_t groups = 1;
 
   friend bool operator==(const BatchShape&, const BatchShape&) = default;
 };
@@ -50,17 +53,18 @@ struct BatchGroup {
 struct ScoredToken {
   int64_t sample = 0;
   int64_t position = 0;  // in its completion
+  int64_t place = 0;     // in the batch's lists, and in what is computed for them
 };
 
 // Padding is segment 0 and weight 0.
 struct TokenBatch {
   BatchShape shape;
   HostTensor ids, positions, segments, parents;  // (rows, tokens) i32
-  HostTensor source, labels;                     // (scored) i32: place in rows · tokens; token id
-  HostTensor sequence;                           // (scored) i32: completion number in this batch
-  HostTensor terms;                              // (5, scored) f32, in the order of TokenTerm
-  std::vector<ScoredToken> scored;               // without padding
-  int64_t real_tokens = 0;                       // that are no padding
+  HostTensor source, labels;        // (scored) i32: place in its group's rows · tokens; token id
+  HostTensor sequence;              // (scored) i32: completion number in this batch
+  HostTensor terms;                 // (5, scored) f32, in the order of TokenTerm
+  std::vector<ScoredToken> scored;  // without padding
+  int64_t real_tokens = 0;          // that are no padding
   int64_t sequences = 0;
 };
 

@@ -29,19 +29,44 @@ struct TrainOptions {
   int64_t chunk = 0;  // scored tokens whose logits exist at once; 0 = see TokenScoreOptions
 };
 
+// One input for each slot of the manifest, laid out as it is: floats in float32 (the masters),
+// integers as they are declared.
+ir::Values declare_masters(ir::Function& function, const nn::Structure& structure);
+// The same as nn::in_compute_type has them.
+ir::Values weights_of(const nn::Structure& structure, const ir::Values& masters, DType compute);
+
 // The inputs that follow the parameters, in order: ids, positions, segments, parents (rows,
-// tokens) i32; source, labels, sequence (scored) i32; terms (5, scored) f32; temperature () f32;
+// tokens) i32; source, labels, sequence i32 and terms f32 of the scored tokens; temperature () f32;
 // batch_weight () f32.
 inline constexpr size_t kBatchInputs = 10;
 
-// The declared type of a batch's grids (ids, positions, segments, parents): rows over the axes of
-// the rule "batch", or on every device, with the reason. The other inputs are on every device.
-sharding::Resolved batch_type(const sharding::Placement& placement, const BatchShape& shape);
+// How a batch lies on a mesh.
+struct BatchTypes {
+  // Ids, positions, segments, parents: rows over the axes of the rule "batch", or on every device.
+  sharding::ParamType grid;
+  // Source, labels, sequence, and terms: (scored) and (5, scored) on every device, or, where the
+  // rows are in groups, (groups, scored / groups) and (5, groups, …), groups over the same axes.
+  sharding::ParamType list, terms;
+  std::vector<std::string> reasons;  // why rows are on every device
+};
+
+// The shape whose groups are the parts into which the mesh splits the rows, with scored tokens
+// rounded up to a multiple of their number.
+BatchShape placed_shape(const sharding::Placement& placement, BatchShape shape);
+BatchTypes batch_types(const sharding::Placement& placement, const BatchShape& shape);
+
+// The plan as this batch's gradients are summed: each device along the batch's leading axes that
+// split no parameter (data parallelism) keeps a sum of its own until the update. Over the axes that
+// split parameters too (fsdp) micro-steps sum, since a gradient is whole nowhere.
+optim::UpdatePlan deferred(const optim::UpdatePlan& plan, const sharding::Placement& placement,
+                           const BatchShape& shape);
 
 // Gradients of one micro-step, summed into an accumulator (optim::flat).
 //   inputs   every slot of the manifest, [accumulator: donated], the batch's inputs
 //   results  accumulator, metrics (policy_metric_names(); for cross_entropy the first of them)
-// The loss is a sum: the update divides by the summed batch_weight.
+// The loss is a sum: the update divides by the summed batch_weight. Where the plan's sums are
+// partial (deferred), forward and backward run apart on each part of the batch, and nothing but
+// numbers (loss, metrics, whether all is finite) crosses these axes.
 std::unique_ptr<ir::Function> gradients_function(const ModelView& view,
                                                  const optim::UpdatePlan& plan,
                                                  const BatchShape& shape,
@@ -61,7 +86,7 @@ std::unique_ptr<ir::Function> slots_function(const optim::UpdatePlan& plan,
 
 // Log-probabilities and entropies of a batch's scored tokens.
 //   inputs   every slot of the manifest, the batch's inputs
-//   results  logprobs (scored) f32, entropies (scored) f32
+//   results  logprobs, entropies: f32, laid out as the batch's lists
 std::unique_ptr<ir::Function> logprobs_function(const ModelView& view, const BatchShape& shape,
                                                 const TrainOptions& options);
 

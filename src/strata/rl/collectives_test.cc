@@ -1,0 +1,172 @@
+// What devices exchange in a step, read off the compiled programs: which kinds of collectives, how
+// many of them, how many bytes.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "strata/optim/zero.h"
+#include "strata/rl/engine_for_test.h"
+#include "strata/transform/lower.h"
+
+namespace strata::rl {
+namespace {
+
+constexpr BatchShape kShape{8, 12, 96};
+// A float and a flag more or less are no array: the largest that counts as a number of numbers.
+constexpr int64_t kNumbers = 64;
+
+struct Sum {
+  int64_t count = 0;
+  int64_t bytes = 0;  // of the results on one device
+
+  friend bool operator==(const Sum&, const Sum&) = default;
+};
+using Sums = std::map<std::string, Sum>;
+
+std::ostream& operator<<(std::ostream& out, const Sum& s) {
+  return out << s.count << " of " << s.bytes << " bytes";
+}
+
+// The tiny qwen3 (four layers, scanned) laid over a mesh.
+struct Placed {
+  std::unique_ptr<models::CausalLm> model = models::build_model(oracle_path("qwen3"));
+  nn::Structure structure;
+  sharding::Mesh mesh;
+  BatchShape shape;
+  TrainOptions options;
+
+  explicit Placed(const std::string& text)
+      : structure(*model, {nn::ScanMode::automatic, 0, ops::parse_remat("dots")}, model->ties()),
+        mesh(sharding::Mesh::parse(text)) {
+    structure.place({.mesh = mesh}, model->sharding_rules());
+    shape = placed_shape(structure.placement(), kShape);
+    options.loss = LossKind::cross_entropy;
+  }
+
+  optim::UpdatePlan whole_plan() const {
+    optim::Groups groups(structure.manifest(), optim::default_groups());
+    return optim::UpdatePlan(optim::make_adamw(), groups, optim::Schedule({.peak = 1e-3}));
+  }
+  optim::UpdatePlan plan() const { return deferred(whole_plan(), structure.placement(), shape); }
+
+  std::unique_ptr<ir::Function> micro_step(const optim::UpdatePlan& plan, bool accumulate) const {
+    return gradients_function({model.get(), &structure}, plan, shape, options, accumulate);
+  }
+
+  std::vector<pjrt::Collective> compiled(const ir::Function& f) const {
+    testing::Executor executor(testing::CpuPlugin::newer, static_cast<int>(mesh.size()));
+    runtime::Compiler compiler(executor.client(), {.cache_dir = {}});
+    auto program = compiler.compile(transform::program_text(f), runtime::request_for(f, f.name()));
+    return program->executable().optimized_program().collectives();
+  }
+
+  // Bytes of the trained parameters on one device.
+  int64_t parameter_bytes() const {
+    int64_t bytes = 0;
+    for (const sharding::Slot& s : structure.manifest().slots()) {
+      bytes += shard_bytes(s.type, mesh, s.name);
+    }
+    return bytes;
+  }
+};
+
+// Collectives of arrays by kind.
+Sums arrays(const std::vector<pjrt::Collective>& all) {
+  Sums sums;
+  for (const pjrt::Collective& c : all) {
+    if (c.bytes <= kNumbers) continue;
+    sums[c.kind].count += 1;
+    sums[c.kind].bytes += c.bytes;
+  }
+  return sums;
+}
+
+class DataParallel : public ::testing::TestWithParam<const char*> {};
+
+// Micro-steps sum numbers only; the update sums every gradient once.
+TEST_P(DataParallel, SumsArraysOnceAStep) {
+  Placed p(GetParam());
+  optim::UpdatePlan plan = p.plan();
+  EXPECT_EQ(plan.parts(), p.mesh.size());
+  EXPECT_EQ(arrays(p.compiled(*p.micro_step(plan, false))), Sums{});
+  EXPECT_EQ(arrays(p.compiled(*p.micro_step(plan, true))), Sums{});
+  Sums update = arrays(p.compiled(*update_function(plan, p.mesh)));
+  ASSERT_EQ(update.size(), 1u);
+  // XLA joins the sums of all parameters in one exchange.
+  EXPECT_EQ(update["all-reduce"].count, 1);
+  EXPECT_EQ(update["all-reduce"].bytes, p.parameter_bytes());
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, DataParallel, ::testing::Values("data=2", "data=4"),
+                         [](const auto& row) {
+                           return "data_" + std::string(row.param).substr(5);
+                         });
+
+// The same look at sums that are not deferred finds them in every micro-step, and none later.
+TEST(Collectives, WithoutDeferringEveryMicroStepSumsArrays) {
+  Placed p("data=2");
+  optim::UpdatePlan plan = p.whole_plan();
+  Sums micro = arrays(p.compiled(*p.micro_step(plan, true)));
+  EXPECT_GE(micro["all-reduce"].bytes, p.parameter_bytes() / 4);  // a loop's once for four layers
+  EXPECT_EQ(arrays(p.compiled(*update_function(plan, p.mesh))), Sums{});
+}
+
+// The deferred sum of ZeRO goes to where the optimiser's state is; the parameters are gathered.
+TEST(Collectives, ZeroSumsOnceAndGathersOnce) {
+  Placed p("data=2");
+  optim::ZeroPlan zero = optim::zero1(p.whole_plan(), {"data"}, p.mesh);
+  optim::UpdatePlan plan = deferred(zero.plan, p.structure.placement(), p.shape);
+  EXPECT_EQ(arrays(p.compiled(*p.micro_step(plan, true))), Sums{});
+  Sums update = arrays(p.compiled(*update_function(plan, p.mesh)));
+  EXPECT_LE(update["all-reduce"].bytes + update["reduce-scatter"].bytes,
+            p.parameter_bytes() + kNumbers);
+  EXPECT_EQ(update["all-gather"].bytes, p.parameter_bytes());
+  EXPECT_EQ(update.count("all-to-all") + update.count("collective-permute"), 0u);
+}
+
+// What a micro-step may exchange on each mesh. Of a loop's body each collective counts once.
+//   data    nothing
+//   fsdp    a gather of each layer's nine weights for the forward and again for the reverse sweep,
+//           one of the embedding, the head and the last norm; a sum of each gradient
+//   tensor  sums of activations behind the attention, the feed-forward and the embedding and of
+//           their cotangents, and of the logits' norms
+//   layers  a gather of each stack of weights in both sweeps
+struct Expected {
+  const char* mesh;
+  Sums sums;
+};
+
+class Exchanges : public ::testing::TestWithParam<Expected> {};
+
+TEST_P(Exchanges, AreThoseOfTheMeshAndNoOthers) {
+  Placed p(GetParam().mesh);
+  EXPECT_EQ(arrays(p.compiled(*p.micro_step(p.plan(), true))), GetParam().sums);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Meshes, Exchanges,
+    ::testing::Values(
+        Expected{"fsdp=2", {{"all-gather", {21, 427264}}, {"all-reduce", {4, 255020}}}},
+        Expected{"tensor=2", {{"all-reduce", {8, 222596}}}},
+        Expected{"layers=2", {{"all-gather", {22, 1382400}}}},
+        Expected{"fsdp=2,tensor=2", {{"all-gather", {21, 214272}}, {"all-reduce", {12, 239452}}}},
+        Expected{"data=2,fsdp=2,tensor=2",
+                 {{"all-gather", {21, 214272}}, {"all-reduce", {12, 183868}}}},
+        Expected{"fsdp=2,tensor=2,layers=2",
+                 {{"all-gather", {43, 562432}}, {"all-reduce", {12, 239452}}}},
+        // The partitioner moves the embedding table where an axis that splits no activation comes
+        // first in the mesh.
+        Expected{"layers=2,fsdp=2,tensor=2",
+                 {{"all-gather", {43, 562432}},
+                  {"all-reduce", {14, 239432}},
+                  {"collective-permute", {4, 24960}}}}),
+    [](const auto& row) {
+      std::string name = row.param.mesh;
+      for (char& c : name) {
+        if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+      }
+      return name;
+    });
+
+}  // namespace
+}  // namespace strata::rl
