@@ -114,6 +114,41 @@ TEST_F(Adapters, ScoreAlikeInEveryForm) {
   EXPECT_GT(difference(logits("base"), want), 0.01);
 }
 
+// What PEFT saved computes here what it computed there (tools/make_peft_golden.py).
+TEST_F(Adapters, OfPeftGiveItsLogits) {
+  const fs::path peft = oracle("qwen3_peft");
+  Json saved = read_json(peft / "adapter_config.json");
+  Json lora = {{"kind", "lora"}, {"rank", saved["r"]}, {"alpha", saved["lora_alpha"]}};
+  lora["rslora"] = saved["use_rslora"];
+  lora["targets"] = Json::array();
+  for (const Json& part : saved["target_modules"]) {
+    lora["targets"].push_back("*." + part.get<std::string>());
+  }
+  fs::create_directories(at("peft"));
+  Json config = read_json(oracle("qwen3") / "config.json");
+  config["strata_transforms"] = Json::array({lora});
+  write_file_atomically(at("peft/config.json"), config.dump());
+  std::vector<std::pair<std::string, HostTensor>> tensors;
+  auto base = weights::open_source(oracle("qwen3") / "model.safetensors");
+  for (const weights::TensorView& t : base->tensors()) {
+    tensors.emplace_back(t.name, weights::to_host(t));
+  }
+  const std::string prefix = "base_model.model.";
+  auto adapter = weights::open_source(peft / "adapter_model.safetensors");
+  for (const weights::TensorView& t : adapter->tensors()) {
+    tensors.emplace_back(t.name.substr(prefix.size()), weights::to_host(t));
+  }
+  std::vector<weights::NamedTensor> named;
+  for (const auto& [name, tensor] : tensors) named.push_back({name, &tensor});
+  weights::write_safetensors(at("peft/model.safetensors"), named);
+  fs::copy_file(peft / "golden.safetensors", at("x.safetensors"),
+                fs::copy_options::overwrite_existing);
+  HostTensor want = weights::to_host(weights::open_source(at("x.safetensors"))->get("logits"));
+  std::vector<double> golden;
+  for (int64_t i = 0; i < want.size(); ++i) golden.push_back(want.at(i));
+  EXPECT_LT(difference(logits("peft"), golden), 2e-4);
+}
+
 TEST_F(Adapters, ShowInThePlan) {
   Outcome o = run({{"plan", "--model", at("lora").string(), "--no-compile"}});
   ASSERT_EQ(o.status, 0) << o.err;

@@ -31,7 +31,10 @@ constexpr const char* kCommon =
 TEST(ConfigDocs, EveryKeyOfARun) {
   for (const char* name : {"adamw", "lion", "sgd", "adafactor", "muon"}) {
     std::string common = fmt::format(fmt::runtime(kCommon), name);
-    Config sft = Config::from_text(common + "[data]\ntrain = 't'\n[sft]\nsteps = 1\n", "a");
+    const std::string tables =
+        "[lora]\nrank = 1\nalpha = 1.0\ntargets = ['*']\n[fake_quant]\ntargets = ['*']\n";
+    Config sft =
+        Config::from_text(common + tables + "[data]\ntrain = 't'\n[sft]\nsteps = 1\n", "a");
     read_sft_config(sft);
     EXPECT_GT(sft.declared().size(), 30U);
     expect_documented(sft);
