@@ -8,6 +8,7 @@
 #include "strata/base/file.h"
 #include "strata/rl/grpo_work.h"
 #include "strata/testing/errors.h"
+#include "strata/testing/executor.h"
 
 namespace strata::rl {
 namespace {
@@ -137,6 +138,39 @@ TEST_F(MidStep, TheClockSavesBetweenMicroSteps) {
   SftSummary timed = sft("timed", four({"run.max_seconds=1e-9"}));
   EXPECT_TRUE(timed.interrupted);
   EXPECT_EQ(timed.steps, 0);
+}
+
+// Two devices that share out the batch keep a part of each sum each; elsewhere it is one sum.
+TEST_F(MidStep, AMeshGoesOnAndAnotherOneToo) {
+  write_data();
+  auto one = compiler_;
+  const Names two = four({"sharding.mesh=\"data=2\""});
+  auto with = [](Names names, const char* more) {
+    names.push_back(more);
+    return names;
+  };
+  compiler_ =
+      std::make_shared<runtime::Compiler>(testing::Executor(testing::CpuPlugin::newer, 2).client(),
+                                          runtime::CompilerOptions{.cache_dir = {}});
+  auto pair = compiler_;
+  sft("whole", with(two, "train.rows=2"));
+  sft("parts", with(two, "train.rows=2"), 4, StopPoint::micro_step);
+  EXPECT_EQ(saved("parts"), Names{"step-00000001+2"});
+  fs::copy(dir_ / "parts", dir_ / "moved", fs::copy_options::recursive);
+  Names resume = with(with(two, "train.rows=2"), "run.resume=true");
+  sft("parts", resume);
+  expect_same_runs("parts", "whole", 4);
+  // Moved to one device in the middle of a step, and back in the middle of the next one.
+  compiler_ = one;
+  Names alone = four({});
+  alone.insert(alone.end(), {"train.rows=2", "run.resume=true"});
+  sft("moved", alone, 3, StopPoint::micro_step);
+  EXPECT_EQ(saved("moved"), Names{"step-00000002+2"});
+  compiler_ = pair;
+  SftSummary moved = sft("moved", resume);
+  EXPECT_EQ(moved.steps, 4);
+  double want = *metrics("whole")[3].find("loss/train");
+  EXPECT_NEAR(moved.last_loss, want, 1e-4 * want);
 }
 
 // A line goes bad in the third step: what is done until there is saved, and with the line mended

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <functional>
 #include <iterator>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "strata/checkpoint/export_hf.h"
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/rl/adapters.h"
+#include "strata/rl/saved_sums.h"
 #include "strata/weights/tensor_source.h"
 
 namespace strata::rl {
@@ -42,12 +42,6 @@ std::vector<sharding::Slot> step_tensor_types(const checkpoint::CheckpointIndex&
     out.push_back({t.name, sharding::Kind::buffer, sharding::plain_type(t.dtype, t.dims)});
   }
   return out;
-}
-
-bool holds_sums(const checkpoint::CheckpointIndex& index, const optim::UpdatePlan& plan) {
-  const std::string& last = plan.accumulator().back().name;
-  return std::any_of(index.slots.begin(), index.slots.end(),
-                     [&](const checkpoint::TensorEntry& t) { return t.name == last; });
 }
 
 std::map<std::string, int64_t> counts_map(const optim::StepCounts& c) {
@@ -187,7 +181,7 @@ std::optional<Progress> load_latest(const fs::path& run, Engine& engine,
   std::vector<sharding::Slot> types = slot_types(engine.plan());
   const size_t own = types.size();
   const checkpoint::CheckpointIndex index = checkpoint::read_index(path);
-  if (holds_sums(index, engine.plan())) add_types(types, engine.plan().accumulator());
+  for (sharding::Slot& s : saved_sum_types(index, engine.plan())) types.push_back(std::move(s));
   const size_t sums = types.size();
   for (sharding::Slot& s : step_tensor_types(index)) types.push_back(std::move(s));
   checkpoint::Restored r = checkpoint::load_checkpoint(path, engine.structure().manifest(), types,
@@ -211,8 +205,11 @@ std::optional<Progress> load_latest(const fs::path& run, Engine& engine,
   progress.config = r.run.extra["config"];
   auto begin = std::make_move_iterator(r.slots.begin());
   auto at = [&](size_t i) { return begin + static_cast<std::ptrdiff_t>(i); };
-  engine.restore(std::move(r.parameters), {begin, at(own)}, counts_of(r.run.counts, path),
-                 {at(own), at(sums)});
+  std::vector<runtime::Array> slots{begin, at(own)};
+  std::vector<runtime::Array> accumulator =
+      planned_sums({at(own), at(sums)}, engine.plan(), engine.structure().mesh(), client);
+  engine.restore(std::move(r.parameters), std::move(slots), counts_of(r.run.counts, path),
+                 std::move(accumulator));
   return progress;
 }
 
