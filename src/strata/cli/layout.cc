@@ -38,6 +38,13 @@ void declare_layout(CLI::App& app, LayoutFlags& flags) {
       ->take_all()
       ->allow_extra_args(false)
       ->group(group);
+  app.add_option("--spec", flags.specs,
+                 "'GLOB = SPEC' for parameters of a name, such as \"*.q_proj.weight = P('tensor', "
+                 "'fsdp')\", whatever the rules say; repeatable")
+      ->check(parses_with([](const std::string& text) { sharding::parse_spec_rule(text); }))
+      ->take_all()
+      ->allow_extra_args(false)
+      ->group(group);
   app.add_flag("--strict", flags.strict, "Replication that no rule asks for is an error")
       ->group(group);
   declare_device(app, flags.device);
@@ -52,6 +59,7 @@ sharding::PlacementOptions placement_options(const LayoutFlags& flags) {
   sharding::PlacementOptions o;
   o.mesh = sharding::Mesh::parse(flags.mesh);
   for (const std::string& rule : flags.rules) o.rules.push_back(sharding::parse_rule(rule));
+  for (const std::string& spec : flags.specs) o.specs.push_back(sharding::parse_spec_rule(spec));
   o.strict = flags.strict;
   return o;
 }

@@ -22,6 +22,7 @@ struct LayoutFlags {
   std::string remat = "none";
   std::string mesh;
   std::vector<std::string> rules;
+  std::vector<std::string> specs;  // of parameters by name
   bool strict = false;
   DeviceFlags device;
 };

@@ -12,6 +12,7 @@
 #include "strata/optim/step_for_test.h"
 #include "strata/optim/zero.h"
 #include "strata/sharding/box.h"
+#include "strata/testing/errors.h"
 #include "strata/testing/random.h"
 
 namespace strata::optim {
@@ -262,6 +263,61 @@ TEST(MeshUpdate, MuonSumsItsProducts) {
   UpdatePlan plan = simple_plan(manifest, make_muon({.steps = 2}), 0.1, 1.0);
   EXPECT_EQ(MeshProgram(*step_function(plan, DType::f32, mesh)).collectives(),
             (Counts{{"all-reduce 16", 1}, {"all-reduce 4", 1}, {"all-reduce 4096", 2}}));
+}
+
+// Partial sums: each device has its part of the summed gradients; the update adds them up, once,
+// and gives what whole sums give.
+TEST(MeshUpdate, PartialSumsAreAddedOnce) {
+  const Mesh mesh = Mesh::parse("data=2,fsdp=2");
+  for (bool zero : {false, true}) {
+    SCOPED_TRACE(zero ? "zero" : "whole slots");
+    UpdatePlan plan = place(model(mesh), make_adamw(), mesh, zero);
+    UpdatePlan partial = plan.with_partial_sums({"data"}, mesh);
+    ASSERT_EQ(partial.parts(), 2);
+    Tensors in = inputs_of(plan), parts;
+    size_t first = plan.parameters().size() + plan.slots().size(), count = plan.parameters().size();
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (i < first || i >= first + count) {
+        parts.push_back(in[i].clone());
+        continue;
+      }
+      // A third and two thirds.
+      Dims dims = in[i].dims();
+      dims.insert(dims.begin(), 2);
+      HostTensor both(DType::f32, dims);
+      for (int64_t k = 0; k < in[i].size(); ++k) {
+        both.set(k, in[i].at(k) / 3);
+        both.set(in[i].size() + k, in[i].at(k) * 2 / 3);
+      }
+      parts.push_back(std::move(both));
+    }
+    Tensors want = MeshProgram(*step_function(plan, DType::f32, mesh)).run(in);
+    MeshProgram program(*step_function(partial, DType::f32, mesh));
+    Tensors got = program.run(parts);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_LT(difference(got[i], want[i]), 2e-6) << i;
+    int64_t bytes = 0;
+    for (const auto& [row, n] : program.collectives()) {
+      size_t space = row.find(' ');
+      if (row.substr(0, space) == "all-reduce") bytes += n * std::stoll(row.substr(space));
+    }
+    int64_t planned = 0;
+    for (const Parameter& p : plan.parameters()) planned += shard_bytes(p.type, mesh, p.name);
+    EXPECT_GE(bytes, planned);
+    EXPECT_LE(bytes, planned + 64);  // and the norm
+  }
+}
+
+TEST(MeshUpdate, PartialSumsAreOfParametersThatAreWhole) {
+  const Mesh mesh = Mesh::parse("data=2,fsdp=2");
+  UpdatePlan plan = place(model(mesh), make_adamw(), mesh, false);
+  EXPECT_EQ(plan.with_partial_sums({}, mesh).parts(), 0);
+  EXPECT_EQ(plan.with_partial_sums({"data"}, Mesh::parse("data=1")).parts(), 0);
+  UpdatePlan partial = plan.with_partial_sums({"data"}, mesh);
+  EXPECT_EQ(sharding::text_of(partial.accumulator()[0].type),
+            "f32[2@data, (layer):4, 16, 32@fsdp]");
+  EXPECT_EQ(sharding::text_of(partial.slots()[0].type), sharding::text_of(plan.slots()[0].type));
+  testing::expect_error(Code::invalid_argument, "optim.partial_axes", "whole along fsdp",
+                        [&] { plan.with_partial_sums({"fsdp"}, mesh); });
 }
 
 // Case B3. A gradient of each parameter, the norm, and plain descent at rate 1 clipped to 1.

@@ -99,7 +99,7 @@ class Engine {
   Setup setup_;
   optim::UpdatePlan plan_;
   runtime::SpecPtr grid_, list_, terms_;  // how a batch's arrays lie
-  std::vector<size_t> trained_;  // manifest slot of each trained parameter
+  std::vector<size_t> trained_;           // manifest slot of each trained parameter
   runtime::TablePtr table_;
   std::vector<runtime::Array> slots_;
   std::vector<runtime::Array> accumulator_;

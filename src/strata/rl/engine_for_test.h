@@ -5,11 +5,15 @@
 #include <memory>
 #include <string>
 
+#include "strata/base/file.h"
+#include "strata/base/json.h"
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/models/registry.h"
 #include "strata/optim/adamw.h"
+#include "strata/optim/zero.h"
 #include "strata/rl/engine.h"
 #include "strata/testing/executor.h"
+#include "strata/testing/scratch_directory.h"
 #include "strata/weights/tensor_source.h"
 
 namespace strata::rl {
@@ -18,6 +22,15 @@ inline std::filesystem::path oracle_path(const std::string& family) {
   return std::filesystem::path(STRATA_SOURCE_DIR) / "tests/testdata/oracles" / family;
 }
 
+// What a test may want otherwise.
+struct TinyOptions {
+  sharding::PlacementOptions placement = {};
+  std::shared_ptr<const optim::Optimizer> optimizer = optim::make_adamw();
+  bool zero = false;
+  testing::CpuPlugin plugin = testing::CpuPlugin::newer;
+  int64_t layers = 0;  // the first of the checkpoint's; 0 = all
+};
+
 struct TinyTrainer {
   std::unique_ptr<models::CausalLm> model;
   std::unique_ptr<nn::Structure> structure;
@@ -25,29 +38,43 @@ struct TinyTrainer {
   std::unique_ptr<Engine> engine;
 
   TinyTrainer(const std::string& family, const BatchShape& shape, const TrainOptions& options,
-              const nn::ScanOptions& scan = {}, double lr = 1e-3,
-              const sharding::PlacementOptions& placement = {}) {
-    model = models::build_model(oracle_path(family));
+              const nn::ScanOptions& scan = {}, double lr = 1e-3, const TinyOptions& o = {}) {
+    model = build(family, o.layers);
     structure = std::make_unique<nn::Structure>(*model, scan, model->ties());
-    structure->place(placement, model->sharding_rules());
-    auto devices = static_cast<int>(placement.mesh.size());
+    structure->place(o.placement, model->sharding_rules());
+    const sharding::Mesh& mesh = structure->mesh();
     compiler = std::make_shared<runtime::Compiler>(
-        testing::Executor(testing::CpuPlugin::newer, devices).client(),
+        testing::Executor(o.plugin, static_cast<int>(mesh.size())).client(),
         runtime::CompilerOptions{.cache_dir = {}});
     auto source = weights::open_source(oracle_path(family) / "model.safetensors");
+    std::vector<std::string> ignorable = model->ignorable();
+    for (int64_t i = o.layers; o.layers > 0 && i < 16; ++i) {
+      ignorable.push_back("model.layers." + std::to_string(i) + ".*");
+    }
     Engine::Setup setup;
     setup.model = model.get();
     setup.structure = structure.get();
     setup.compiler = compiler;
-    setup.parameters =
-        checkpoint::load_parameters(structure->manifest(), *source, compiler->client(),
-                                    {.mesh = placement.mesh, .ignorable = model->ignorable()});
+    setup.parameters = checkpoint::load_parameters(
+        structure->manifest(), *source, compiler->client(), {.mesh = mesh, .ignorable = ignorable});
     setup.shape = shape;
     setup.options = options;
     optim::Groups groups(structure->manifest(), optim::default_groups());
-    optim::UpdatePlan plan(optim::make_adamw(), groups,
-                           optim::Schedule({.kind = "constant", .peak = lr}));
+    optim::UpdatePlan plan(o.optimizer, groups, optim::Schedule({.kind = "constant", .peak = lr}));
+    if (o.zero) plan = optim::zero1(plan, optim::zero_axes(mesh), mesh).plan;
     engine = std::make_unique<Engine>(std::move(setup), std::move(plan));
+  }
+
+ private:
+  // The oracle's model, or one with only the first of its layers.
+  static std::unique_ptr<models::CausalLm> build(const std::string& family, int64_t layers) {
+    if (layers == 0) return models::build_model(oracle_path(family));
+    Json config = read_json(oracle_path(family) / "config.json");
+    config["num_hidden_layers"] = layers;
+    config.erase("layer_types");
+    testing::ScratchDirectory directory;
+    write_file_atomically(directory / "config.json", config.dump());
+    return models::build_model(directory.path());
   }
 };
 

@@ -4,16 +4,34 @@
 
 #include <cmath>
 #include <map>
+#include <tuple>
 
+#include "strata/optim/adafactor.h"
+#include "strata/optim/muon.h"
 #include "strata/rl/engine_for_test.h"
+#include "strata/testing/errors.h"
 
 namespace strata::rl {
 namespace {
+
+using MakeOptimizer = std::shared_ptr<const optim::Optimizer> (*)();
+
+std::shared_ptr<const optim::Optimizer> adamw() { return optim::make_adamw(); }
+// Factored from eight rows on, so that the tiny matrices are.
+std::shared_ptr<const optim::Optimizer> adafactor() {
+  return optim::make_adafactor({.min_factored = 8});
+}
+std::shared_ptr<const optim::Optimizer> muon() { return optim::make_muon(); }
 
 struct Case {
   std::string mesh;
   nn::ScanMode scan = nn::ScanMode::automatic;
   int64_t axis = 0;
+  testing::CpuPlugin plugin = testing::CpuPlugin::newer;
+  int64_t layers = 0;
+  MakeOptimizer optimizer = adamw;
+  bool zero = false;
+  double rate = 1e-3;
 };
 
 std::vector<Case> cases() {
@@ -25,6 +43,12 @@ std::vector<Case> cases() {
   all.push_back({"fsdp=2,tensor=2", nn::ScanMode::off});
   all.push_back({"layers=2,fsdp=2", nn::ScanMode::automatic, 1});
   all.push_back({"data=2,tensor=2", nn::ScanMode::automatic, -1});
+  all.push_back({"data=2,fsdp=2,tensor=2"});
+  all.back().zero = true;
+  for (const char* mesh : {"data=2,tensor=2", "layers=2,fsdp=2"}) {
+    all.push_back({mesh});
+    all.back().plugin = testing::CpuPlugin::older;
+  }
   return all;
 }
 
@@ -57,8 +81,14 @@ TokenBatch batch(const BatchShape& s, int64_t salt) {
 TinyTrainer trainer(const Case& c) {
   TrainOptions options;
   options.loss = LossKind::cross_entropy;
+  TinyOptions o;
+  o.placement.mesh = sharding::Mesh::parse(c.mesh);
+  o.plugin = c.plugin;
+  o.layers = c.layers;
+  o.optimizer = c.optimizer();
+  o.zero = c.zero;
   return TinyTrainer("qwen3", {8, 12, 96}, options, {c.scan, c.axis, ops::parse_remat("dots")},
-                     1e-3, {.mesh = sharding::Mesh::parse(c.mesh)});
+                     c.rate, o);
 }
 
 // The unstacked tensors by name.
@@ -83,9 +113,30 @@ struct Outcome {
   int64_t compiles_after_first = 0;
 };
 
+// Where each array of the state lies: dims, devices and the part on each.
+std::vector<std::string> layouts(const TinyTrainer& t) {
+  std::vector<std::string> out;
+  for (const auto& entry : t.engine->parameters()->entries()) {
+    out.push_back(entry.first + " " + entry.second->spec()->text());
+  }
+  for (const runtime::Array& a : t.engine->slots()) out.push_back(a.spec()->text());
+  return out;
+}
+
+// What the plug-in itself says of an array: the devices of its buffers and their dims are those of
+// the spec, which the plan made.
+void expect_buffers_as_planned(const runtime::Array& a, const std::string& name) {
+  ASSERT_EQ(a.shard_count(), a.spec()->shards.size()) << name;
+  for (size_t d = 0; d < a.shard_count(); ++d) {
+    EXPECT_EQ(a.buffer(d).dims(), a.spec()->shards[d].box.size) << name;
+    EXPECT_EQ(a.buffer(d).device_id(), a.spec()->shards[d].device_id) << name;
+  }
+}
+
 Outcome train(TinyTrainer& t, int steps) {
   Outcome out;
   int64_t compiles = 0;
+  const std::vector<std::string> before = layouts(t);
   for (int s = 0; s < steps; ++s) {
     for (int micro = 0; micro < 2; ++micro) {
       t.engine->accumulate(batch(t.engine->shape(), 2 * s + micro), 96, 1.0);
@@ -94,6 +145,7 @@ Outcome train(TinyTrainer& t, int steps) {
     EXPECT_EQ(stats.outcome, optim::StepOutcome::applied);
     out.losses.push_back(stats.loss);
     out.norms.push_back(stats.grad_norm);
+    EXPECT_EQ(layouts(t), before) << "after step " << s;
     if (s == 0) compiles = t.compiler->counters().compiles;
   }
   out.compiles_after_first = t.compiler->counters().compiles - compiles;
@@ -101,12 +153,17 @@ Outcome train(TinyTrainer& t, int steps) {
   return out;
 }
 
-const Outcome& alone(int steps) {
-  static std::map<int, Outcome> known;
-  auto it = known.find(steps);
+// The run on one device with what else the case says.
+const Outcome& alone(int steps, Case c = {}) {
+  static std::map<std::tuple<int, int64_t, MakeOptimizer>, Outcome> known;
+  auto key = std::make_tuple(steps, c.layers, c.optimizer);
+  auto it = known.find(key);
   if (it != known.end()) return it->second;
-  TinyTrainer t = trainer({""});
-  return known.emplace(steps, train(t, steps)).first->second;
+  c.mesh.clear();
+  c.zero = false;
+  c.plugin = testing::CpuPlugin::newer;
+  TinyTrainer t = trainer(c);
+  return known.emplace(key, train(t, steps)).first->second;
 }
 
 double relative_difference(const HostTensor& a, const HostTensor& b) {
@@ -118,25 +175,37 @@ double relative_difference(const HostTensor& a, const HostTensor& b) {
   return std::sqrt(difference / norm);
 }
 
-// What the devices hold is what the plan says, and with a mesh that shares parameters out less than
-// everything on each.
+// What the devices hold of parameters, optimiser state and sums is what the plan says, and with a
+// mesh that shares parameters out less than everything on each.
 void expect_planned_bytes(TinyTrainer& t, const std::string& text) {
   const auto& slots = t.structure->manifest().slots();
-  sharding::Mesh mesh = sharding::Mesh::parse(text);
+  const sharding::Mesh& mesh = t.structure->mesh();
   int64_t held = 0, planned = 0, whole = 0;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const runtime::Array& a = *t.engine->parameters()->entries()[i].second;
+  auto count = [&](const runtime::Array& a, const sharding::ParamType& type,
+                   const std::string& name) {
+    expect_buffers_as_planned(a, name);
     ASSERT_EQ(static_cast<int64_t>(a.shard_count()), mesh.size());
-    for (size_t d = 0; d < a.shard_count(); ++d) held += element_count(a.buffer(d).dims()) * 4;
-    planned += mesh.size() * shard_bytes(slots[i].type, mesh, slots[i].name);
+    auto width = static_cast<int64_t>(size_of(type.dtype));
+    for (size_t d = 0; d < a.shard_count(); ++d) held += element_count(a.buffer(d).dims()) * width;
+    planned += mesh.size() * shard_bytes(type, mesh, name);
+  };
+  for (size_t i = 0; i < slots.size(); ++i) {
+    count(*t.engine->parameters()->entries()[i].second, slots[i].type, slots[i].name);
     whole += mesh.size() * slots[i].type.bytes();
   }
   EXPECT_EQ(held, planned);
   bool pure_data = text.find("data") == 0 && text.find(',') == std::string::npos;
   EXPECT_EQ(held == whole, pure_data);
-  for (const runtime::Array& a : t.engine->slots()) {
-    EXPECT_EQ(a.shard_count(), static_cast<size_t>(mesh.size()));
+  const auto& state = t.engine->plan().slots();
+  for (size_t i = 0; i < state.size(); ++i) {
+    count(t.engine->slots()[i], state[i].type, state[i].name);
   }
+  t.engine->accumulate(batch(t.engine->shape(), 0), 96, 1.0);
+  const auto& sums = t.engine->plan().accumulator();
+  for (size_t i = 0; i < sums.size(); ++i) {
+    count(t.engine->accumulator()[i], sums[i].type, sums[i].name);
+  }
+  EXPECT_EQ(held, planned);
 }
 
 class MeshRuns : public ::testing::TestWithParam<Case> {};
@@ -144,7 +213,7 @@ class MeshRuns : public ::testing::TestWithParam<Case> {};
 TEST_P(MeshRuns, EqualOneDeviceAndHoldWhatThePlanSays) {
   TinyTrainer t = trainer(GetParam());
   Outcome got = train(t, 3);
-  const Outcome& want = alone(3);
+  const Outcome& want = alone(3, GetParam());
   for (size_t s = 0; s < want.losses.size(); ++s) {
     EXPECT_NEAR(got.losses[s], want.losses[s], 1e-5 * want.losses[s]) << "step " << s;
     EXPECT_NEAR(got.norms[s], want.norms[s], 1e-4 * want.norms[s]) << "step " << s;
@@ -162,12 +231,67 @@ INSTANTIATE_TEST_SUITE_P(Meshes, MeshRuns, ::testing::ValuesIn(cases()), [](cons
   std::string name = row.param.mesh;
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (row.param.scan == nn::ScanMode::off) name += "_unrolled";
+  if (row.param.zero) name += "_zero";
+  if (row.param.plugin == testing::CpuPlugin::older) name += "_older";
   if (row.param.axis != 0) name += row.param.axis == 1 ? "_axis1" : "_last_axis";
   return name;
 });
 
+// Stacks of four layers are split over the layers axis; a stack of three is not, with a reason.
+class FullSteps : public ::testing::TestWithParam<Case> {};
+
+TEST_P(FullSteps, StayTogetherOnEightDevices) {
+  TinyTrainer t = trainer(GetParam());
+  const auto& reasons = t.structure->placement().reasons;
+  bool whole = std::any_of(reasons.begin(), reasons.end(), [](const std::string& r) {
+    return r.find("layers (2) does not divide it") != std::string::npos;
+  });
+  EXPECT_EQ(whole, GetParam().layers == 3);
+  Outcome got = train(t, 20);
+  const Outcome& want = alone(20, GetParam());
+  for (size_t s = 0; s < 3; ++s) {
+    EXPECT_NEAR(got.losses[s], want.losses[s], 1e-5 * want.losses[s]) << "step " << s;
+  }
+  EXPECT_NEAR(got.losses.back(), want.losses.back(), 1e-4 * want.losses.back());
+  EXPECT_LT(want.losses.back(), want.losses.front());
+  EXPECT_EQ(got.compiles_after_first, 0);
+  expect_planned_bytes(t, GetParam().mesh);
+}
+
+std::vector<Case> full_steps() {
+  std::vector<Case> all;
+  for (MakeOptimizer optimizer : {adamw, adafactor, muon}) {
+    for (int64_t layers : {4, 3}) {
+      Case c{"layers=2,fsdp=2,tensor=2"};
+      c.optimizer = optimizer;
+      c.layers = layers;
+      all.push_back(c);
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, FullSteps, ::testing::ValuesIn(full_steps()),
+                         [](const auto& row) {
+                           return std::string(row.param.optimizer()->name()) + "_" +
+                                  std::to_string(row.param.layers) + "_layers";
+                         });
+
+// A dim that does not divide is an error where that is asked for.
+TEST(Mesh, StrictRefusesAStackThatDoesNotDivide) {
+  Case c{"layers=2,fsdp=2,tensor=2"};
+  TinyOptions o;
+  o.placement = {.mesh = sharding::Mesh::parse(c.mesh), .strict = true};
+  o.layers = 3;
+  TrainOptions options;
+  options.loss = LossKind::cross_entropy;
+  testing::expect_error(Code::failed_precondition, "sharding.strict", "layers (2)", [&] {
+    TinyTrainer("qwen3", {8, 12, 96}, options, {}, 1e-3, o);
+  });
+}
+
 TEST(Mesh, TwentyStepsStayTogether) {
-  TinyTrainer t = trainer({"data=2,fsdp=2"});
+  TinyTrainer t = trainer(Case{"data=2,fsdp=2"});
   Outcome got = train(t, 20);
   const Outcome& want = alone(20);
   EXPECT_NEAR(got.losses.back(), want.losses.back(), 1e-4 * want.losses.back());

@@ -128,6 +128,9 @@ sharding::PlacementOptions read_placement(Config& config) {
   for (const std::string& rule : config.texts("sharding.rules")) {
     o.rules.push_back(sharding::parse_rule(rule));
   }
+  for (const std::string& spec : config.texts("sharding.specs")) {
+    o.specs.push_back(sharding::parse_spec_rule(spec));
+  }
   o.strict = config.flag("sharding.strict", false);
   return o;
 }

@@ -93,5 +93,34 @@ TEST(Pack, RefusesWhatFitsNoRow) {
   });
 }
 
+// Two groups of a row each: scored tokens stand in their row's half, and point into its rows.
+TEST(Pack, KeepsScoredTokensWithTheirGroupOfRows) {
+  std::vector<BatchGroup> groups{{{5, 6}, {completion({1, 2, 3}, 0)}, "a"},
+                                 {{7}, {completion({4, 8}, 1)}, "b"}};
+  BatchShape shape{.rows = 2, .tokens = 4, .scored = 8, .groups = 2};
+  std::vector<TokenBatch> batches = pack(groups, shape);
+  ASSERT_EQ(batches.size(), 1u);
+  const TokenBatch& b = batches[0];
+  EXPECT_EQ(list(b.ids), (std::vector<int32_t>{5, 6, 1, 2, 7, 4, 0, 0}));
+  EXPECT_EQ(list(b.source), (std::vector<int32_t>{1, 2, 3, 0, 0, 1, 0, 0}));
+  EXPECT_EQ(list(b.labels), (std::vector<int32_t>{1, 2, 3, 0, 4, 8, 0, 0}));
+  ASSERT_EQ(b.scored.size(), 5u);
+  EXPECT_EQ(b.scored[3].sample, 1);
+  EXPECT_EQ(b.scored[3].place, 4);
+  EXPECT_EQ(b.terms.data<float>()[3], 0);
+  EXPECT_EQ(b.terms.data<float>()[4], 1);
+}
+
+// A group's share of the scored tokens may be full where the batch's is not.
+TEST(Pack, OpensABatchWhereAGroupsScoredTokensAreFull) {
+  std::vector<BatchGroup> groups;
+  for (int64_t i = 0; i < 3; ++i) groups.push_back({{9}, {completion({1, 2, 3}, i)}, "g"});
+  BatchShape shape{.rows = 2, .tokens = 8, .scored = 6, .groups = 2};
+  EXPECT_EQ(pack(groups, shape).size(), 2u);
+  shape.groups = 1;
+  shape.scored = 9;
+  EXPECT_EQ(pack(groups, shape).size(), 1u);
+}
+
 }  // namespace
 }  // namespace strata::rl
