@@ -20,12 +20,13 @@ namespace fs = std::filesystem;
 
 class Adapters : public ::testing::Test {
  protected:
-  // `lora/` is the oracle's model with adapters of rank 3 on every q_proj and down_proj.
+  // `lora/` is the oracle's model with adapters of rank 3 on every q_proj and down_proj, and on the
+  // head, which the loss multiplies with itself.
   void SetUp() override {
     fs::create_directories(at("lora"));
     Json config = read_json(oracle("qwen3") / "config.json");
     Json lora = {{"kind", "lora"}, {"rank", 3}, {"alpha", 4.5}, {"rslora", false}};
-    lora["targets"] = {"*.q_proj", "*.down_proj"};
+    lora["targets"] = {"*.q_proj", "*.down_proj", "lm_head"};
     config["strata_transforms"] = Json::array({lora});
     write_file_atomically(at("lora/config.json"), config.dump());
     write_weights(at("lora/model.safetensors"), "");
@@ -42,7 +43,8 @@ class Adapters : public ::testing::Test {
     for (const weights::TensorView& t : base->tensors()) {
       tensors.emplace_back(t.name, weights::to_host(t));
       bool adapted = t.name.find("q_proj.weight") != std::string::npos ||
-                     t.name.find("down_proj.weight") != std::string::npos;
+                     t.name.find("down_proj.weight") != std::string::npos ||
+                     t.name == "lm_head.weight";
       if (!adapted) continue;
       std::string stem = t.name.substr(0, t.name.size() - 6);
       tensors.emplace_back(stem + "lora_A.weight",
