@@ -37,13 +37,14 @@ struct Case {
   std::string remat = "none";
   int64_t axis = 0;
   std::string mesh = {};
+  testing::CpuPlugin plugin = testing::CpuPlugin::newer;
 };
 
 // The results of the scoring program with gradients, for the oracle's ids.
 std::vector<runtime::Array> score(const models::CausalLm& model, const nn::Structure& structure,
                                   const Case& c) {
   auto devices = static_cast<int>(structure.mesh().size());
-  testing::Executor executor(testing::CpuPlugin::newer, devices);
+  testing::Executor executor(c.plugin, devices);
   runtime::Compiler compiler(executor.client(), {.cache_dir = {}});
   auto weights = weights::open_source(oracle(c.family) / "model.safetensors");
   std::vector<runtime::Array> inputs =
@@ -117,6 +118,9 @@ std::vector<Case> cases() {
   out.push_back({"qwen3", nn::ScanMode::force, "none", 2});
   out.push_back({"qwen3", nn::ScanMode::force, "full", -1, "layers=2,tensor=2"});
   out.push_back({"qwen3", nn::ScanMode::off, "none", 0, "data=2,fsdp=2"});
+  for (const char* mesh : {"", "fsdp=2,tensor=2"}) {
+    out.push_back({"qwen3", nn::ScanMode::force, "dots", 0, mesh, testing::CpuPlugin::older});
+  }
   return out;
 }
 
@@ -127,6 +131,7 @@ std::string case_name(const ::testing::TestParamInfo<Case>& c) {
     name += c.param.axis > 0 ? "_axis" + std::to_string(c.param.axis) : "_last";
   for (char ch : "_" + c.param.mesh)
     name += std::isalnum(static_cast<unsigned char>(ch)) ? ch : '_';
+  if (c.param.plugin == testing::CpuPlugin::older) name += "_older";
   return name;
 }
 
