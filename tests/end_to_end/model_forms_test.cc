@@ -129,6 +129,31 @@ TEST_F(ModelForms, FlagsThatContradictTheTensorsAreAdvice) {
   }
 }
 
+// A run that ends before its last step is not taken for a finished one, and goes on.
+TEST_F(ModelForms, AnInterruptedRunSaysSo) {
+  scratch_.write("sft.toml",
+                 "[train]\nrows = 1\nrow_tokens = 16\naccumulate = 2\n[sft]\nsteps = 2\n");
+  auto sft = [&](const char* output, std::vector<std::string> more) {
+    std::vector<std::string> arguments{"train", "sft", at("sft.toml").string()};
+    for (const std::string& set :
+         {"model.path=" + at("hf").string(), "run.output=" + at(output).string(),
+          "data.train=" + at("data.jsonl").string(), std::string("optimizer.lr=1e-3")}) {
+      arguments.insert(arguments.end(), {"--set", set});
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return command(arguments);
+  };
+  ok(sft("whole", {}));
+  Outcome first = sft("parts", {"--json", "--set", "run.max_seconds=1e-9"});
+  EXPECT_EQ(first.status, 130) << first.err;
+  EXPECT_NE(first.err.find("cli.interrupted"), std::string::npos) << first.err;
+  EXPECT_NE(first.err.find("--resume"), std::string::npos) << first.err;
+  EXPECT_EQ(parse_json(first.out, "stdout")["interrupted"], true);
+  ok(sft("parts", {"--resume"}));
+  EXPECT_EQ(read_file(at("parts/export/model.safetensors")),
+            read_file(at("whole/export/model.safetensors")));
+}
+
 TEST_F(ModelForms, WhatCannotBeReadIsSaid) {
   fs::create_directories(at("empty/checkpoints"));
   for (const char* name : {"score", "generate", "lint", "plan"}) {

@@ -10,6 +10,7 @@
 #include "strata/checkpoint/checkpoint_for_test.h"
 #include "strata/checkpoint/checkpoint_store.h"
 #include "strata/checkpoint/checkpoint_writer.h"
+#include "strata/checkpoint/convert.h"
 #include "strata/weights/safetensors_writer.h"
 
 namespace strata::checkpoint {
@@ -147,6 +148,25 @@ TEST_F(MemoryTest, SnapshotsNeedOneCopyWhileTheyAreWritten) {
     EXPECT_LE(used, 64 + 4);
     EXPECT_GE(used, 0.9 * 64) << "the copy is not seen";
     EXPECT_LE(trimmed() - before, 4);
+  }
+}
+
+// Rewriting a model holds no more than a bucket: what is read can be dropped.
+TEST_F(MemoryTest, ConvertingNeedsOneBucket) {
+  write_model(8, DType::f32);
+  sharding::Manifest single = manifest_of(wanted_, std::nullopt);
+  for (int64_t axis : {0, 1}) {
+    const fs::path tree = scratch_ / ("tree" + std::to_string(axis));
+    const double bucket = axis == 0 ? 0 : 8;
+    {
+      Peak peak;
+      convert_tree(scratch_.path(), tree, manifest_of(wanted_, axis));
+      EXPECT_LE(peak.stop(), bucket + 4) << "to axis " << axis;
+    }
+    Peak peak;
+    convert_tree(tree, scratch_ / ("back" + std::to_string(axis)), single);
+    // A layer that is not one piece is gathered: 1 MiB.
+    EXPECT_LE(peak.stop(), 1 + 4) << "from axis " << axis;
   }
 }
 

@@ -2,8 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "strata/base/error.h"
 #include "strata/base/interrupt.h"
-#include "strata/base/log.h"
 #include "strata/cli/commands.h"
 #include "strata/cli/device.h"
 #include "strata/rl/grpo.h"
@@ -29,8 +29,15 @@ Config open_config(const Flags& flags) {
   return Config::from_file(flags.config, overrides);
 }
 
-void say_interrupted(const std::filesystem::path& output) {
-  log_line("interrupted: the state is saved in " + output.string() + "; --resume goes on");
+// What a script that started the run sees, so that it does not take it for finished.
+void end_if_interrupted(bool interrupted, int64_t steps, const std::filesystem::path& output) {
+  if (!interrupted) return;
+  fail({.id = "cli.interrupted",
+        .where = output.string(),
+        .expected = "a run to its last step",
+        .got = fmt::format("an interruption after {} of them", steps),
+        .cure = "What was done is saved: go on with --resume",
+        .code = Code::cancelled});
 }
 
 void train_sft(const Flags& flags) {
@@ -41,18 +48,18 @@ void train_sft(const Flags& flags) {
   InterruptFlag interrupt;
   rl::SftRun run(std::move(config), compiler);
   rl::SftSummary s = run.run([&](rl::StopPoint) { return interrupt.raised(); });
-  if (s.interrupted) say_interrupted(output);
   if (flags.json) {
     Json out{
         {"steps", s.steps},         {"first_loss", s.first_loss},
         {"last_loss", s.last_loss}, {"eval_loss", s.eval_loss ? Json(*s.eval_loss) : Json(nullptr)},
         {"seconds", s.seconds},     {"interrupted", s.interrupted}};
     fmt::print("{}\n", out.dump());
-    return;
+  } else {
+    fmt::print("sft: {} steps, loss {:.4f} -> {:.4f}", s.steps, s.first_loss, s.last_loss);
+    if (s.eval_loss) fmt::print(", eval loss {:.4f}", *s.eval_loss);
+    fmt::print(", {:.0f} s, in {}\n", s.seconds, output.string());
   }
-  fmt::print("sft: {} steps, loss {:.4f} -> {:.4f}", s.steps, s.first_loss, s.last_loss);
-  if (s.eval_loss) fmt::print(", eval loss {:.4f}", *s.eval_loss);
-  fmt::print(", {:.0f} s, in {}\n", s.seconds, output.string());
+  end_if_interrupted(s.interrupted, s.steps, output);
 }
 
 void print_grpo(const rl::GrpoSummary& s, const std::filesystem::path& output) {
@@ -76,7 +83,6 @@ void train_grpo(const Flags& flags) {
   InterruptFlag interrupt;
   rl::GrpoRun run(std::move(config), compiler, rl::make_sampler_rollouts);
   rl::GrpoSummary s = run.run([&](rl::StopPoint) { return interrupt.raised(); });
-  if (s.interrupted) say_interrupted(output);
   if (flags.json) {
     Json out{{"steps", s.steps},
              {"before", s.before},
@@ -86,9 +92,10 @@ void train_grpo(const Flags& flags) {
              {"peak_gib", s.peak_gib},
              {"interrupted", s.interrupted}};
     fmt::print("{}\n", out.dump());
-    return;
+  } else {
+    print_grpo(s, output);
   }
-  print_grpo(s, output);
+  end_if_interrupted(s.interrupted, s.steps, output);
 }
 
 CLI::App* declare_method(CLI::App& app, const char* name, const char* summary,
