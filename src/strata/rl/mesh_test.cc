@@ -277,6 +277,47 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, FullSteps, ::testing::ValuesIn(full_steps()
                                   std::to_string(row.param.layers) + "_layers";
                          });
 
+// Metrics and loss of one micro-step of the policy loss, with ratios of whole sequences.
+std::vector<float> policy_step(const std::string& mesh, UpdateStats& stats) {
+  TrainOptions options;
+  options.policy.ratio = RatioLevel::sequence;
+  options.policy.read_old = true;
+  options.policy.beta = 0.1;
+  options.policy.importance_cap = 2;
+  TinyOptions o;
+  o.placement.mesh = sharding::Mesh::parse(mesh);
+  TinyTrainer t("qwen3", {8, 12, 96}, options, {}, 1e-3, o);
+  TokenBatch b = batch(t.engine->shape(), 0);
+  for (int64_t i = 0; i < 96; ++i) {
+    b.sequence.set(i, static_cast<double>(i / 12));
+    b.terms.set(96 + i, (i / 12) % 3 == 0 ? -1.5 : 0.5);  // advantage
+    for (int64_t row : {2, 3, 4}) {
+      b.terms.set(row * 96 + i, -5.0 - 0.01 * static_cast<double>((i * 7 + row) % 11));
+    }
+  }
+  b.terms.set(5, 0);  // a token that is not trained on
+  std::vector<float> metrics = t.engine->accumulate(b, 95, 0.9);
+  stats = t.engine->update();
+  return metrics;
+}
+
+TEST(Mesh, PolicyMetricsAreThoseOfOneDevice) {
+  UpdateStats want_stats;
+  const std::vector<float> want = policy_step("", want_stats);
+  EXPECT_EQ(want[0], 95);
+  for (const char* mesh : {"data=2", "data=2,fsdp=2,tensor=2"}) {
+    UpdateStats stats;
+    std::vector<float> got = policy_step(mesh, stats);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(got[i], want[i], 1e-5 * std::abs(want[i]) + 1e-6)
+          << mesh << " " << policy_metric_names()[i];
+    }
+    EXPECT_NEAR(stats.loss, want_stats.loss, 1e-5 * std::abs(want_stats.loss));
+    EXPECT_NEAR(stats.grad_norm, want_stats.grad_norm, 1e-4 * want_stats.grad_norm);
+  }
+}
+
 // A dim that does not divide is an error where that is asked for.
 TEST(Mesh, StrictRefusesAStackThatDoesNotDivide) {
   Case c{"layers=2,fsdp=2,tensor=2"};
