@@ -22,8 +22,8 @@ def latest(path):
     if os.path.exists(os.path.join(path, "manifest.json")):
         return path
     folder = os.path.join(path, "checkpoints")
-    return max((os.path.join(folder, n) for n in os.listdir(folder)
-                if re.fullmatch(r"step-\d{8,}", n)), key=lambda p: int(p.rsplit("-", 1)[1]))
+    names = [n for n in os.listdir(folder) if re.fullmatch(r"step-\d{8,}(\+\d+)?", n)]
+    return os.path.join(folder, max(names, key=lambda n: [int(d) for d in re.findall(r"\d+", n)]))
 
 
 class Checkpoint:

@@ -105,6 +105,15 @@ TEST_F(Convert, CheckpointsAreInspectedVerifiedAndConverted) {
   EXPECT_EQ(shown["metadata"]["model_hash"], tiny.model.hash());
   EXPECT_EQ(shown["tensors"][0]["sha256"].get<std::string>().size(), 64u);
   EXPECT_EQ(run({{"convert", path.string(), at("out").string(), "--to", "stacked"}}).status, 0);
+  {
+    checkpoint::Contents middle = tiny.contents(12);
+    middle.run.micro_steps = 5;
+    checkpoint::CheckpointStore(at("run")).save(middle);
+  }
+  shown = parse_json(run({{"inspect", at("run").string(), "--json"}}).out, "stdout");
+  EXPECT_EQ(shown["metadata"]["step"], 12);
+  EXPECT_EQ(shown["metadata"]["micro_steps"], 5);
+  EXPECT_EQ(shown["metadata"]["steps"], (std::vector<int64_t>{3, 12}));
 
   fs::path file = path / "optimizer/model.safetensors";
   std::string bytes = read_file(file);

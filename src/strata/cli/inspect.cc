@@ -41,6 +41,7 @@ weights::Inspection inspect_checkpoint(const fs::path& path, bool verify) {
   const checkpoint::CheckpointIndex& index = files.index();
   weights::Inspection out{"checkpoint", path, Json::object(), {}};
   out.metadata["step"] = index.run.step;
+  if (index.run.micro_steps) out.metadata["micro_steps"] = *index.run.micro_steps;
   out.metadata["counts"] = index.run.counts;
   out.metadata["model_parameters"] = index.model.elements(sharding::Kind::param);
   out.metadata["model_hash"] = index.model.hash();
@@ -67,7 +68,9 @@ weights::Inspection inspect_checkpoint(const fs::path& path, bool verify) {
 // The latest checkpoint of a run, and which others there are.
 weights::Inspection inspect_run(const std::vector<checkpoint::StoredCheckpoint>& all, bool verify) {
   weights::Inspection out = inspect_checkpoint(all.back().path, verify);
-  for (const checkpoint::StoredCheckpoint& c : all) out.metadata["steps"].push_back(c.step);
+  for (const checkpoint::StoredCheckpoint& c : all) {
+    if (!c.micro_steps) out.metadata["steps"].push_back(c.step);
+  }
   return out;
 }
 
