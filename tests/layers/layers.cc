@@ -135,6 +135,9 @@ void check_file(const SourceFile& file, const Rules& rules, std::vector<Finding>
     if (of_model && mentions(lines[i], {"scan", "stacked"})) {
       out.push_back({file.path, number, "a model file may not speak of scanning or stacked axes"});
     }
+    if (of_model && mentions(lines[i], {"fsdp", "\"tensor\"", "\"data\""})) {
+      out.push_back({file.path, number, "a model file may not speak of mesh axes"});
+    }
     if (of_model && mentions(lines[i], {"lora", "adapter", "quant"})) {
       out.push_back({file.path, number, "a model file may not speak of what transforms add"});
     }

@@ -90,6 +90,8 @@ TEST(LayersTest, EveryRuleFindsItsBreach) {
       {"util/a.cc", "int x;\n", "src/strata/util/a.cc: room util has no row in the table of rooms"},
       {"models/a.cc", "\n// Stacked on axis 0.\n",
        "src/strata/models/a.cc:2: a model file may not speak of scanning or stacked axes"},
+      {"models/a.cc", "h = context.lay_out(h, {\"data\"});\n",
+       "src/strata/models/a.cc:1: a model file may not speak of mesh axes"},
       {"models/a.cc", "// A LoRA adapter.\n",
        "src/strata/models/a.cc:1: a model file may not speak of what transforms add"},
       {"base/a.cc", std::string(601, '\n'), "src/strata/base/a.cc: 601 lines, more than 600"},
