@@ -10,6 +10,7 @@
 
 #include "strata/ops/arithmetic.h"
 #include "strata/ops/reduce.h"
+#include "strata/ops/shape.h"
 #include "strata/testing/executor.h"
 #include "strata/transform/vjp.h"
 
@@ -93,6 +94,33 @@ TEST(TokenScores, AreRightInChunksOfAnySize) {
       for (int64_t i = 0; i < got[r].size(); ++i) {
         double want = expected[r][static_cast<size_t>(i)];
         EXPECT_NEAR(got[r].at(i), want, 3e-5 * std::max(1.0, std::abs(want)))
+            << "chunk " << chunk << ", result " << r << ", element " << i;
+      }
+    }
+  }
+}
+
+// The same tokens in two groups of five.
+TEST(TokenScores, OfGroupsAreThoseOfTheirTokens) {
+  testing::Executor executor;
+  auto in = inputs();
+  auto expected = reference(in);
+  for (int64_t chunk : {0, 2, 5}) {
+    std::vector<ir::Type> types;
+    for (const HostTensor& t : in) types.push_back({t.dtype(), t.dims()});
+    auto f = testing::trace(types, [&](ir::Function&, const ir::Values& v) {
+      ir::Value hidden = ops::reshape(v[0], {2, kTokens / 2, kHidden});
+      TokenScores s = token_scores(hidden, v[1], ops::reshape(v[2], {2, kTokens / 2}),
+                                   {.temperature = v[4], .chunk = chunk, .entropy = true});
+      ir::Value logprobs = ops::reshape(s.logprobs, {kTokens});
+      ir::Values g = transform::gradient(ops::reduce_sum(logprobs * v[3], {0}), {v[0], v[1]});
+      return ir::Values{logprobs, ops::reshape(s.entropy, {kTokens}), g[0], g[1]};
+    });
+    auto got = executor.run(*f, in);
+    for (size_t r = 0; r < expected.size(); ++r) {
+      for (int64_t i = 0; i < got[r].size(); ++i) {
+        double want = expected[r][static_cast<size_t>(i)];
+        ASSERT_NEAR(got[r].at(i), want, 3e-5 * std::max(1.0, std::abs(want)))
             << "chunk " << chunk << ", result " << r << ", element " << i;
       }
     }
