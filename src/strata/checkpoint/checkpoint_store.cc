@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "strata/base/error.h"
+#include "strata/base/file.h"
+#include "strata/base/log.h"
 #include "strata/checkpoint/directory.h"
 
 namespace strata::checkpoint {
@@ -17,9 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "checkpoints";
+constexpr const char* kManifestFile = "manifest.json";
 constexpr std::string_view kPrefix = "step-";
 // What stands behind a checkpoint's name while it is being written or removed.
 constexpr std::string_view kTemporary = ".tmp-";
+// What is set aside: it has a checkpoint's name but not the manifest, which is written last.
+constexpr std::string_view kIncomplete = ".incomplete";
 
 std::string name_of(int64_t step, std::optional<int64_t> micro_steps) {
   std::string name = fmt::format("{}{:08}", kPrefix, step);
@@ -47,6 +52,19 @@ std::optional<Parsed> parse_name(const std::string& name) {
   return p;
 }
 
+// Nothing of it is removed: someone may know what it is.
+void set_aside(const fs::path& path) {
+  fs::path aside = path;
+  aside += kIncomplete;
+  std::error_code ec;
+  for (int i = 2; fs::exists(aside, ec); ++i) {
+    aside = path;
+    aside += fmt::format("{}-{}", kIncomplete, i);
+  }
+  replace_file(path, aside);
+  log_warning(fmt::format("{} has no {}: now {}", path.string(), kManifestFile, aside.string()));
+}
+
 // Hides the directory first, so that a crash in between leaves no half of a checkpoint.
 void remove_checkpoint(const fs::path& path) {
   fs::path hidden = path;
@@ -54,6 +72,11 @@ void remove_checkpoint(const fs::path& path) {
   remove_directory(hidden);
   replace_file(path, hidden);
   remove_directory(hidden);
+}
+
+bool is_complete(const fs::path& path) {
+  std::error_code ec;
+  return fs::exists(path / kManifestFile, ec);
 }
 
 fs::path created(const fs::path& directory) {
@@ -74,7 +97,12 @@ std::vector<StoredCheckpoint> find_checkpoints(const fs::path& run_directory) {
   std::error_code ec;
   for (const fs::path& path : list_directory(run_directory / kFolder)) {
     auto name = parse_name(path.filename().string());
-    if (name && fs::is_directory(path, ec)) found.push_back({name->step, path, name->micro_steps});
+    if (!name || !fs::is_directory(path, ec)) continue;
+    if (is_complete(path)) {
+      found.push_back({name->step, path, name->micro_steps});
+    } else {
+      log_warning(fmt::format("{} is no checkpoint: it has no {}", path.string(), kManifestFile));
+    }
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return std::tie(a.step, a.micro_steps) < std::tie(b.step, b.micro_steps);
@@ -164,6 +192,7 @@ void CheckpointStore::prune() const {
 void CheckpointStore::remove_unfinished() const {
   for (const fs::path& path : list_directory(run_directory_ / kFolder)) {
     std::string name = path.filename().string();
+    if (parse_name(name) && fs::is_directory(path) && !is_complete(path)) set_aside(path);
     size_t end = name.find(kTemporary);
     if (end != std::string::npos && parse_name(name.substr(0, end))) remove_directory(path);
   }

@@ -21,7 +21,8 @@ struct StoredCheckpoint {
 
 // The checkpoints of a run in the order of their steps, and behind each those in the middle of the
 // next one. Names decide, by number: neither their alphabetical order nor a time stamp counts, and
-// unfinished or half-removed ones have other names.
+// unfinished or half-removed ones have other names. A directory with such a name but without a
+// manifest is none; a warning says so.
 // A run without any gives an empty list. Throws as directory.h.
 std::vector<StoredCheckpoint> find_checkpoints(const std::filesystem::path& run_directory);
 // The furthest. Throws not_found (checkpoint.no_latest) naming the run.
@@ -43,7 +44,8 @@ struct Retention {
 // one) can write to the run's checkpoints. Use from one thread.
 class CheckpointStore {
  public:
-  // Creates RUN/checkpoints and removes what a crash left unfinished there. Throws
+  // Creates RUN/checkpoints, removes what a crash left unfinished there, and renames directories
+  // without a manifest (to ….incomplete), so that their steps can be saved. Throws
   // failed_precondition (file.locked), invalid_argument (checkpoint.retention) on a negative
   // number, and as directory.h.
   explicit CheckpointStore(std::filesystem::path run_directory, Retention retention = {});

@@ -127,8 +127,7 @@ TEST_F(CheckpointStoreTest, LatestAmongWhatACrashOrAnotherProgramLeft) {
   put_file(folder() / "latest", "step-00000999");
   fs::create_directory_symlink("step-00000555.gone", folder() / "step-00000555");
   EXPECT_EQ(latest_checkpoint(scratch_.path()).path, last);
-  // d, e: a short file, no optimiser state, no manifest under a finished name: an error that says
-  // so, never an older state in silence.
+  // d, e: a short file, no optimiser state: an error that says so, never an older state in silence.
   auto load = [&] {
     load_checkpoint(latest_checkpoint(scratch_.path()).path, run_.model, run_.slot_types, client_);
   };
@@ -148,9 +147,23 @@ TEST_F(CheckpointStoreTest, LatestAmongWhatACrashOrAnotherProgramLeft) {
     fs::resize_file(path / "model.safetensors", fs::file_size(path / "model.safetensors") - 1);
   });
   damaged(202, "optimizer", [](const fs::path& path) { fs::remove_all(path / "optimizer"); });
-  damaged(203, "manifest.json", [](const fs::path& path) { fs::remove(path / "manifest.json"); });
   // f: empty.
   EXPECT_TRUE(find_checkpoints(scratch_ / "nothing").empty());
+}
+
+// Case C7a.
+TEST_F(CheckpointStoreTest, WithoutAManifestThereIsNoCheckpoint) {
+  CheckpointStore(scratch_.path()).save(run_.contents(10));
+  fs::path bad = checkpoint_path(scratch_.path(), 20);
+  fs::copy(checkpoint_path(scratch_.path(), 10), bad, fs::copy_options::recursive);
+  fs::remove(bad / "manifest.json");
+  EXPECT_EQ(latest_checkpoint(scratch_.path()).step, 10);
+  EXPECT_TRUE(fs::exists(bad));  // reading changes nothing
+  CheckpointStore store(scratch_.path());
+  EXPECT_FALSE(store.has(20));
+  store.save(run_.contents(20));
+  EXPECT_TRUE(fs::exists(bad / "manifest.json"));
+  EXPECT_TRUE(fs::exists(folder() / "step-00000020.incomplete" / "model.safetensors"));
 }
 
 TEST_F(CheckpointStoreTest, ARunStandsForItsLatestCheckpoint) {
