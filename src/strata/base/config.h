@@ -73,8 +73,9 @@ class Config {
   // Every declared key, in order of declaration.
   std::vector<std::string> declared() const;
 
-  // Throws invalid_argument naming every undeclared key (the first 20) with its place and a declared
-  // one: of those of the same last part, else of all, the nearest. Call it when all getters have run, before any work starts.
+  // Throws invalid_argument naming every undeclared key (the first 20) with its place and a
+  // declared one: of those of the same last part, else of all, the nearest. Call it when all
+  // getters have run, before any work starts.
   void reject_unknown() const;
 
   // "config.toml:12" or "--set train.lr": where `key` was set; the file's name when it was not.

@@ -230,8 +230,8 @@ TEST(ShardingErrorTest, PartitionSpecs) {
   expect_error(read("{devices=[2,1]<=[2]}"), "sharding.spec", kWrong, "'=[2,1]");
   expect_error(read("['a', 3 + ]"), "sharding.spec", kWrong, "a name, None or a list");
   expect_error(read("[{\"a\":(1)2}, {}]"), "sharding.spec_form", Code::unimplemented, "sub-axis");
-  expect_error(read("#sdy.sharding<@mesh, [{\"a\"}p1]>"), "sharding.spec_form",
-               Code::unimplemented, "a priority");
+  expect_error(read("#sdy.sharding<@mesh, [{\"a\"}p1]>"), "sharding.spec_form", Code::unimplemented,
+               "a priority");
   expect_error(read("#sdy.sharding<@mesh, [{}], replicated={\"a\"}>"), "sharding.spec_form",
                Code::unimplemented, "replicated");
   expect_error([] { parse_spec_rule("P('a')"); }, "sharding.spec_rule", kWrong, "GLOB = SPEC");
@@ -247,8 +247,11 @@ TEST(ShardingErrorTest, PartitionSpecs) {
   expect_error(apply({4, 4}, "P('a', 'a')"), "sharding.axis_on_two_dims", kWrong, "a");
   expect_error(apply({3}, "P('a')"), "sharding.not_divisible", kWrong, "w");
   Manifest manifest({{"w", Kind::param, plain_type(DType::f32, {4})}}, {}, {});
-  expect_error([&] { place(manifest, {.mesh = mesh, .specs = {{"v*", {}}}}, {}); },
-               "sharding.spec_unmatched", Code::not_found, "'v*'");
+  expect_error(
+      [&] {
+        place(manifest, {.mesh = mesh, .specs = {{"v*", {}}}}, {});
+      },
+      "sharding.spec_unmatched", Code::not_found, "'v*'");
 }
 
 }  // namespace
