@@ -3,10 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numbers>
-#include <vector>
-
-#include "strata/base/strings.h"
 
 namespace strata::models {
 namespace {
@@ -95,100 +91,6 @@ void ConfigReader::only(const std::string& key, const std::string& value) const 
                  .where = where_ + ", key '" + key + "'",
                  .expected = "'" + value + "'",
                  .got = "'" + got + "'"});
-}
-
-namespace {
-
-using std::numbers::pi;
-
-// Position in the table whose wavelength makes `turns` turns over the original context.
-double yarn_boundary(double turns, double size, double original, double theta) {
-  return size * std::log(original / (turns * 2 * pi)) / (2 * std::log(theta));
-}
-
-// YaRN (Peng et al. 2023): high frequencies stay, low ones are interpolated, with a ramp between;
-// cos and sin are scaled by 0.1 ln(factor) + 1.
-void apply_yarn(const ConfigReader& rope, double theta, double original, nn::RotaryTable& table) {
-  double factor = rope.positive("factor");
-  auto half = static_cast<double>(table.inv_freq.size());
-  double low = yarn_boundary(rope.number_or("beta_fast", 32), 2 * half, original, theta);
-  double high = yarn_boundary(rope.number_or("beta_slow", 1), 2 * half, original, theta);
-  if (rope.flag_or("truncate", true)) {
-    low = std::floor(low);
-    high = std::ceil(high);
-  }
-  low = std::max(low, 0.0);
-  high = std::min(high, 2 * half - 1);
-  if (low == high) high += 0.001;
-  for (size_t i = 0; i < table.inv_freq.size(); ++i) {
-    double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-    table.inv_freq[i] *= ramp / factor + (1 - ramp);
-  }
-  double standard = factor <= 1 ? 1.0 : 0.1 * std::log(factor) + 1.0;
-  table.attention_factor = rope.number_or("attention_factor", standard);
-}
-
-// Llama 3.1: wavelengths beyond the original context are interpolated, short ones stay.
-void apply_llama3(const ConfigReader& rope, nn::RotaryTable& table) {
-  double factor = rope.positive("factor");
-  double low = rope.positive("low_freq_factor"), high = rope.positive("high_freq_factor");
-  double original = rope.positive("original_max_position_embeddings");
-  require(low != high, {.id = "models.llama3_factors",
-                        .where = rope.where(),
-                        .expected = "low_freq_factor and high_freq_factor that differ",
-                        .got = std::to_string(low)});
-  for (double& f : table.inv_freq) {
-    double wavelength = 2 * pi / f;
-    double smooth = (original / wavelength - low) / (high - low);
-    if (wavelength > original / low) {
-      f /= factor;
-    } else if (wavelength >= original / high) {
-      f = (1 - smooth) * f / factor + smooth * f;
-    }
-  }
-}
-
-}  // namespace
-
-nn::RotaryTable read_rotary(const ConfigReader& config, int64_t head_dim,
-                            double default_partial_factor) {
-  std::string block = config.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
-  Json empty = Json::object();
-  const Json& object = config.has(block) ? config.object()[block] : empty;
-  ConfigReader rope(object, config.where() + ", " + block);
-  double theta = rope.number_or("rope_theta", config.number_or("rope_theta", 10000.0));
-  double partial = rope.number_or(
-      "partial_rotary_factor", config.number_or("partial_rotary_factor", default_partial_factor));
-  require(theta > 0 && partial > 0 && partial <= 1,
-          {.id = "models.rope_range",
-           .where = rope.where(),
-           .expected = "rope_theta > 0 and partial_rotary_factor in (0, 1]",
-           .got = std::to_string(theta) + " and " + std::to_string(partial)});
-  auto size = static_cast<int64_t>(static_cast<double>(head_dim) * partial);
-  nn::RotaryTable table;
-  for (int64_t i = 0; i < size; i += 2) {
-    table.inv_freq.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(size)));
-  }
-  std::string type = rope.text_or("rope_type", rope.text_or("type", "default"));
-  if (type == "linear") {
-    double factor = rope.positive("factor");
-    for (double& f : table.inv_freq) f /= factor;
-  } else if (type == "llama3") {
-    apply_llama3(rope, table);
-  } else if (type == "yarn") {
-    double original = rope.has("original_max_position_embeddings")
-                          ? rope.positive("original_max_position_embeddings")
-                          : config.positive("max_position_embeddings");
-    apply_yarn(rope, theta, original, table);
-  } else if (type != "default") {
-    std::vector<std::string> known{"default", "linear", "llama3", "yarn"};
-    unimplemented({.id = "models.rope_type",
-                   .where = rope.where(),
-                   .expected = "rope_type " + join(known, ", "),
-                   .got = "'" + type + "'",
-                   .cure = "The nearest is '" + nearest(type, known) + "'"});
-  }
-  return table;
 }
 
 }  // namespace strata::models

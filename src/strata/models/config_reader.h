@@ -41,9 +41,10 @@ class ConfigReader {
   std::string where_;
 };
 
-// The rotary table of a config, as transformers reads it: a `rope_scaling` block wins over
-// `rope_parameters`; `rope_theta` stands in either or at the top (default 10000); types default,
-// linear, llama3 and yarn. An unknown type or a missing factor is an error.
+// The rotary table of a config, as transformers reads it: a `rope_scaling` block that is not empty
+// wins over `rope_parameters`; `rope_theta` stands in either or at the top (default 10000); types
+// default, linear, llama3, yarn, and dynamic, which within max_position_embeddings is default. An
+// unknown type, a missing factor or a block for each type of layer is an error.
 nn::RotaryTable read_rotary(const ConfigReader& config, int64_t head_dim,
                             double default_partial_factor);
 

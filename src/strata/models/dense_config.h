@@ -6,8 +6,15 @@
 
 namespace strata::models {
 
-// Everything but what is particular to a family (biases, q/k norm). `default_head_dim` 0 means
-// hidden_size / num_attention_heads.
-DenseDecoderConfig read_dense_config(const ConfigReader& config, int64_t default_head_dim);
+// What a family assumes of a config.json that leaves a key out.
+struct DenseDefaults {
+  int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  int64_t max_positions = 2048;
+};
+
+// Everything but what is particular to a family (biases, q/k norm). Keys of other architectures
+// that would change what is computed (quantised weights, soft caps, multipliers, sliding layers
+// ...) are refused by name.
+DenseDecoderConfig read_dense_config(const ConfigReader& config, const DenseDefaults& defaults);
 
 }  // namespace strata::models

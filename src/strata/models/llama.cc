@@ -5,7 +5,7 @@
 namespace strata::models {
 
 std::unique_ptr<CausalLm> build_llama(const ConfigReader& c) {
-  DenseDecoderConfig config = read_dense_config(c, 0);
+  DenseDecoderConfig config = read_dense_config(c, {});
   bool bias = c.flag_or("attention_bias", false);
   config.attention.qkv_bias = bias;
   config.attention.out_bias = bias;

@@ -24,6 +24,14 @@ void fails(Code code, const std::string& id, const std::string& part, const Json
   expect_error(code, id, part, [&] { build_model(c, "dir/config.json"); });
 }
 
+// Building `config()` with other values of some keys works.
+void builds(const Json& changes) {
+  SCOPED_TRACE(changes.dump());
+  Json c = config();
+  c.update(changes);
+  EXPECT_NO_THROW(build_model(c, "c"));
+}
+
 constexpr Code kInvalid = Code::invalid_argument;
 
 TEST(Config, TheUnchangedOneBuilds) {
@@ -97,12 +105,38 @@ TEST(Config, SlidingWindows) {
   fails(kInvalid, "models.layer_types", "2 layer types", {{"layer_types", {"full_attention"}}});
   fails(kInvalid, "models.layer_types", "layer_types", {{"layer_types", "full_attention"}});
   fails(Code::unimplemented, "models.sliding_attention", "layer 1",
-        {{"layer_types", {"full_attention", "sliding_attention"}}});
+        {{"layer_types", {"full_attention", "sliding_attention"}}, {"sliding_window", 32}});
   fails(Code::unimplemented, "models.sliding_attention", "use_sliding_window",
-        {{"use_sliding_window", true}, {"sliding_window", 32}});
-  Json c = config();
-  c.update({{"layer_types", {"full_attention", "full_attention"}}, {"sliding_window", 32}});
-  EXPECT_EQ(build_model(c, "c")->config().layers, 2);
+        {{"use_sliding_window", true}, {"sliding_window", 32}, {"max_window_layers", 0}});
+  // transformers assumes a window of 4096, and that layers from 28 on slide.
+  fails(
+      Code::unimplemented, "models.sliding_attention", "layer 1",
+      {{"use_sliding_window", true}, {"max_window_layers", 1}, {"max_position_embeddings", 8192}});
+  fails(Code::unimplemented, "models.sliding_attention", "layer 28",
+        {{"use_sliding_window", true}, {"sliding_window", 32}, {"num_hidden_layers", 29}});
+  builds({{"layer_types", {"full_attention", "full_attention"}}, {"sliding_window", 32}});
+  builds({{"use_sliding_window", true}, {"sliding_window", 32}, {"max_window_layers", 2}});
+  builds({{"use_sliding_window", true}, {"sliding_window", 32}});
+  builds({{"use_sliding_window", true}, {"sliding_window", nullptr}, {"max_window_layers", 0}});
+  builds({{"use_sliding_window", true}, {"sliding_window", 64}, {"max_window_layers", 0}});
+}
+
+// A file of a known model_type may hold what its architecture does not have.
+TEST(Config, KeysOfOtherArchitectures) {
+  constexpr auto kId = "models.foreign_key";
+  constexpr Code kCode = Code::unimplemented;
+  for (const std::string type : {"llama", "qwen3"}) {
+    fails(kCode, kId, "'quantization_config'", {{"quantization_config", {{"bits", 4}}}}, type);
+    fails(kCode, kId, "'final_logit_softcapping'", {{"final_logit_softcapping", 30.0}}, type);
+    fails(kCode, kId, "'attn_logit_softcapping'", {{"attn_logit_softcapping", 50}}, type);
+    fails(kCode, kId, "'embedding_multiplier'", {{"embedding_multiplier", 12.0}}, type);
+    fails(kCode, kId, "'no_rope_layers'", {{"no_rope_layers", {1, 0}}}, type);
+    fails(kCode, kId, "'is_causal'", {{"is_causal", false}}, type);
+    fails(kCode, kId, "'use_parallel_residual'", {{"use_parallel_residual", true}}, type);
+  }
+  builds({{"quantization_config", nullptr}, {"final_logit_softcapping", nullptr}});
+  builds({{"embedding_multiplier", 1}, {"logit_scale", 1.0}, {"alibi", false}});
+  builds({{"no_rope_layers", Json::array()}, {"is_causal", true}, {"hidden_act", "swish"}});
 }
 
 Json scaling(const Json& block) { return {{"rope_scaling", block}}; }
@@ -124,6 +158,11 @@ TEST(Rope, Range) {
   fails(kInvalid, "models.rope_range", "rope_theta", {{"rope_theta", 0}});
   fails(kInvalid, "models.rope_range", "partial_rotary_factor", {{"partial_rotary_factor", 1.5}});
   fails(kInvalid, "models.rope_range", "partial_rotary_factor", {{"partial_rotary_factor", 0}});
+}
+
+TEST(Rope, SettingsForEachTypeOfLayer) {
+  fails(Code::unimplemented, "models.rope_nested", "'full_attention'",
+        {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}});
 }
 
 TEST(Rope, UnknownTypeNamesTheNearest) {

@@ -122,5 +122,60 @@ TEST(RopeConfig, EverySpelling) {
   }
 }
 
+nn::RotaryTable table_of(const Json& config) {
+  return read_rotary(ConfigReader(config, "config"), 32, 1.0);
+}
+
+// Spellings that transformers 5.24 reads alike.
+void expect_same(const Json& one, const Json& other) {
+  nn::RotaryTable a = table_of(one), b = table_of(other);
+  EXPECT_EQ(a.inv_freq, b.inv_freq) << one << other;
+  EXPECT_EQ(a.attention_factor, b.attention_factor) << one << other;
+}
+
+TEST(RopeConfig, AnEmptyScalingBlockIsNone) {
+  Json theta = {{"rope_type", "default"}, {"rope_theta", 777.0}};
+  expect_same({{"rope_scaling", Json::object()}, {"rope_parameters", theta}},
+              {{"rope_theta", 777}});
+}
+
+TEST(RopeConfig, WhereTheOriginalContextStands) {
+  for (const char* type : {"yarn", "llama3"}) {
+    Json block = {
+        {"rope_type", type}, {"factor", 4.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}};
+    Json stated = block;
+    stated["original_max_position_embeddings"] = 64;
+    Json right = {{"max_position_embeddings", 128}, {"rope_scaling", stated}};
+    expect_same(right, {{"max_position_embeddings", 64}, {"rope_scaling", block}});
+    stated["original_max_position_embeddings"] = 32;
+    expect_same(right, {{"max_position_embeddings", 128},
+                        {"original_max_position_embeddings", 64},
+                        {"rope_scaling", stated}});
+    EXPECT_NE(table_of(right).inv_freq, table_of({{"rope_scaling", stated}}).inv_freq);
+  }
+}
+
+// Within max_position_embeddings, where every command stays.
+TEST(RopeConfig, DynamicScalingIsDefault) {
+  expect_same({{"rope_theta", 5e5}, {"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}},
+              {{"rope_theta", 5e5}});
+}
+
+TEST(RopeConfig, YarnAttentionFactor) {
+  Json block = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}};
+  auto factor = [&](const Json& more) {
+    Json all = block;
+    all.update(more);
+    return table_of({{"rope_scaling", all}}).attention_factor;
+  };
+  double log4 = std::log(4.0);
+  EXPECT_DOUBLE_EQ(factor(Json::object()), 0.1 * log4 + 1);
+  EXPECT_DOUBLE_EQ(factor({{"mscale", 1.3}, {"mscale_all_dim", 0.7}}),
+                   (0.13 * log4 + 1) / (0.07 * log4 + 1));
+  EXPECT_DOUBLE_EQ(factor({{"mscale", 1.3}}), 0.1 * log4 + 1);
+  EXPECT_DOUBLE_EQ(factor({{"mscale", 1.3}, {"mscale_all_dim", 0.7}, {"attention_factor", 1.5}}),
+                   1.5);
+}
+
 }  // namespace
 }  // namespace strata::models
