@@ -8,6 +8,15 @@ namespace {
 // Tuples nest; a damaged message must not exhaust the stack.
 constexpr int kMaxDepth = 64;
 
+// The repeated number `wanted` of a submessage.
+std::vector<int64_t> numbers_field(std::string_view bytes, uint32_t wanted) {
+  std::vector<int64_t> out;
+  for (WireReader r(bytes); r.next();) {
+    if (r.field() == wanted) r.append_to(out);
+  }
+  return out;
+}
+
 bool parse(std::string_view bytes, Shape& out, int depth = 0) {
   if (depth > kMaxDepth) return false;
   WireReader r(bytes);
@@ -17,23 +26,31 @@ bool parse(std::string_view bytes, Shape& out, int depth = 0) {
     if (r.field() == 4 && !parse(r.bytes(), out.tuple_shapes.emplace_back(), depth + 1)) {
       return false;
     }
+    if (r.field() == 5) out.minor_to_major = numbers_field(r.bytes(), 1);
   }
   return !r.failed();
 }
 
-// The one text or number field `wanted` of a submessage.
+bool parse(std::string_view bytes, Sharding& out, int depth = 0) {
+  if (depth > kMaxDepth) return false;
+  WireReader r(bytes);
+  while (r.next()) {
+    if (r.field() == 1) out.type = r.number();
+    if (r.field() == 3) r.append_to(out.tiles);
+    if (r.field() == 4) r.append_to(out.listed);
+    if (r.field() == 5 && !parse(r.bytes(), out.parts.emplace_back(), depth + 1)) return false;
+    if (r.field() == 8) r.append_to(out.last);
+    if (r.field() == 9) r.append_to(out.reshape);
+    if (r.field() == 10) r.append_to(out.order);
+  }
+  return !r.failed();
+}
+
+// The one text field `wanted` of a submessage.
 std::string text_field(std::string_view bytes, uint32_t wanted) {
   std::string out;
   for (WireReader r(bytes); r.next();) {
     if (r.field() == wanted) out = r.bytes();
-  }
-  return out;
-}
-
-std::vector<int64_t> numbers_field(std::string_view bytes, uint32_t wanted) {
-  std::vector<int64_t> out;
-  for (WireReader r(bytes); r.next();) {
-    if (r.field() == wanted) r.append_to(out);
   }
   return out;
 }
@@ -134,6 +151,12 @@ bool parse(std::string_view bytes, Module& out) {
         break;
       case 8:
         if (!parse_aliases(r.bytes(), out.aliases)) return false;
+        break;
+      case 12:
+        if (!parse(r.bytes(), out.results.emplace())) return false;
+        break;
+      case 14:
+        if (!parse(r.bytes(), out.parameters.emplace_back())) return false;
         break;
       case 18:
         if (!parse_donors(r.bytes(), out.donors)) return false;

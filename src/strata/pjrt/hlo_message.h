@@ -11,9 +11,20 @@
 namespace strata::pjrt::wire {
 
 struct Shape {
-  int64_t element_type = 0;         // 2
-  std::vector<int64_t> dimensions;  // 3
-  std::vector<Shape> tuple_shapes;  // 4
+  int64_t element_type = 0;             // 2
+  std::vector<int64_t> dimensions;      // 3
+  std::vector<Shape> tuple_shapes;      // 4
+  std::vector<int64_t> minor_to_major;  // 5 (layout).1
+};
+
+struct Sharding {
+  int64_t type = 0;              // 1
+  std::vector<int64_t> tiles;    // 3
+  std::vector<int64_t> listed;   // 4
+  std::vector<Sharding> parts;   // 5, of a tuple
+  std::vector<int64_t> last;     // 8: types of the tiles behind the array's own dims
+  std::vector<int64_t> reshape;  // 9
+  std::vector<int64_t> order;    // 10
 };
 
 struct Instruction {
@@ -46,6 +57,8 @@ struct Module {
   std::vector<Computation> computations;  // 3
   int64_t entry_computation_id = 0;       // 6
   std::vector<Alias> aliases;             // 8 (input_output_alias).1
+  std::optional<Sharding> results;        // 12
+  std::vector<Sharding> parameters;       // 14
   std::vector<int64_t> donors;            // 18 (buffer_donor).1 (entry).1
 };
 

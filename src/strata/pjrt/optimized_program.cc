@@ -45,8 +45,53 @@ int element_bits(std::string_view name) {
 HloShape read_shape(const wire::Shape& message) {
   HloShape shape{.element = element_name(message.element_type)};
   shape.dims = message.dimensions;
+  shape.minor_to_major = message.minor_to_major;
   for (const wire::Shape& part : message.tuple_shapes) shape.parts.push_back(read_shape(part));
   return shape;
+}
+
+HloSharding read_sharding(const wire::Sharding& message) {
+  constexpr int64_t kReplicated = 0, kTiles = 3;
+  using Kind = HloSharding::Kind;
+  if (message.type == kReplicated) return {};
+  bool replicas = std::all_of(message.last.begin(), message.last.end(),
+                              [](int64_t type) { return type == kReplicated; });
+  return {.kind = message.type == kTiles && replicas ? Kind::tiles : Kind::other,
+          .tiles = message.tiles,
+          .listed = message.listed,
+          .reshape = message.reshape,
+          .order = message.order};
+}
+
+// Row-major position of an index, and the index at a position.
+int64_t position_of(const Dims& index, const Dims& dims) {
+  int64_t at = 0;
+  for (size_t i = 0; i < dims.size(); ++i) at = at * dims[i] + index[i];
+  return at;
+}
+
+Dims index_at(int64_t position, const Dims& dims) {
+  Dims index(dims.size());
+  for (size_t i = dims.size(); i-- > 0; position /= dims[i]) index[i] = position % dims[i];
+  return index;
+}
+
+// Partition numbers in the order of the tiles; empty when the numbers do not fit together.
+Dims partitions_of(const HloSharding& s) {
+  if (!s.listed.empty()) return s.listed;
+  Dims transposed, sorted = s.order;
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted.size() != s.reshape.size() || sorted[i] != static_cast<int64_t>(i)) return {};
+  }
+  for (int64_t from : s.order) transposed.push_back(s.reshape[static_cast<size_t>(from)]);
+  Dims out, index(s.reshape.size());
+  for (int64_t i = 0; i < element_count(transposed); ++i) {
+    Dims at = index_at(i, transposed);
+    for (size_t k = 0; k < at.size(); ++k) index[static_cast<size_t>(s.order[k])] = at[k];
+    out.push_back(position_of(index, s.reshape));
+  }
+  return out;
 }
 
 using Names = std::unordered_map<int64_t, std::string>;
@@ -91,6 +136,18 @@ void read_entry(const wire::Computation& entry, OptimizedProgram& program) {
   for (auto& parameter : parameters) program.parameters.push_back(std::move(parameter.second));
 }
 
+void read_shardings(const wire::Module& module, OptimizedProgram& program) {
+  constexpr int64_t kTuple = 2;
+  for (const wire::Sharding& s : module.parameters) {
+    program.parameter_shardings.push_back(read_sharding(s));
+  }
+  if (!module.results) return;
+  if (module.results->type != kTuple) program.result_shardings = {read_sharding(*module.results)};
+  for (const wire::Sharding& s : module.results->parts) {
+    program.result_shardings.push_back(read_sharding(s));
+  }
+}
+
 constexpr std::array<std::string_view, 8> kCollectives = {
     "all-reduce",         "all-gather",           "reduce-scatter",    "all-to-all",
     "collective-permute", "collective-broadcast", "ragged-all-to-all", "send"};
@@ -119,6 +176,32 @@ std::string HloShape::text() const {
   std::vector<std::string> texts;
   for (const HloShape& part : parts) texts.push_back(part.text());
   return "(" + join(texts, ", ") + ")";
+}
+
+bool HloShape::row_major() const {
+  for (size_t i = 0; i < minor_to_major.size(); ++i) {
+    if (minor_to_major[i] != static_cast<int64_t>(minor_to_major.size() - 1 - i)) return false;
+  }
+  return true;
+}
+
+std::vector<Dims> HloSharding::parts(int64_t partitions, size_t rank) const {
+  if (kind == Kind::whole) return std::vector<Dims>(static_cast<size_t>(partitions), Dims(rank, 0));
+  Dims order_of_tiles = partitions_of(*this);
+  auto count = static_cast<int64_t>(order_of_tiles.size());
+  if (kind == Kind::other || tiles.size() < rank || count != partitions ||
+      element_count(tiles) != partitions) {
+    return {};
+  }
+  std::vector<Dims> out(static_cast<size_t>(partitions));
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t partition = order_of_tiles[static_cast<size_t>(i)];
+    if (partition < 0 || partition >= partitions) return {};
+    Dims part = index_at(i, tiles);
+    part.resize(rank);
+    out[static_cast<size_t>(partition)] = std::move(part);
+  }
+  return out;
 }
 
 OptimizedProgram OptimizedProgram::parse(std::string_view bytes) {
@@ -150,6 +233,7 @@ OptimizedProgram OptimizedProgram::parse(std::string_view bytes) {
         {.output = tuple ? alias.output_shape_index[0] : 0, .parameter = alias.parameter_number});
   }
   program.donors = module->donors;
+  read_shardings(*module, program);
   return program;
 }
 

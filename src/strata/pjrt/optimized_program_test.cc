@@ -77,6 +77,40 @@ TEST(OptimizedProgramTest, CountsAsynchronousCollectivesOnceByTheirResult) {
       << program.text();
 }
 
+TEST(HloShapeTest, RowMajorIsTheLastDimInnermost) {
+  HloShape shape{.element = "f32", .dims = {2, 3}};
+  EXPECT_TRUE(shape.row_major());
+  shape.minor_to_major = {1, 0};
+  EXPECT_TRUE(shape.row_major());
+  shape.minor_to_major = {0, 1};
+  EXPECT_FALSE(shape.row_major());
+}
+
+TEST(HloShardingTest, PartsOfEachPartition) {
+  using Kind = HloSharding::Kind;
+  using Parts = std::vector<Dims>;
+  EXPECT_EQ(HloSharding{}.parts(2, 1), (Parts{{0}, {0}}));
+  HloSharding listed{.kind = Kind::tiles, .tiles = {2, 2}, .listed = {0, 2, 1, 3}};
+  EXPECT_EQ(listed.parts(4, 2), (Parts{{0, 0}, {1, 0}, {0, 1}, {1, 1}}));
+  HloSharding iota{.kind = Kind::tiles, .tiles = {3, 2}, .reshape = {2, 3}, .order = {1, 0}};
+  EXPECT_EQ(iota.parts(6, 2), (Parts{{0, 0}, {1, 0}, {2, 0}, {0, 1}, {1, 1}, {2, 1}}));
+  // Replicas behind the array's own dims.
+  EXPECT_EQ(iota.parts(6, 1), (Parts{{0}, {1}, {2}, {0}, {1}, {2}}));
+}
+
+TEST(HloShardingTest, NumbersThatDoNotFitTogetherHaveNoParts) {
+  using Kind = HloSharding::Kind;
+  for (const HloSharding& s :
+       {HloSharding{.kind = Kind::other}, HloSharding{.kind = Kind::tiles, .tiles = {2}},
+        HloSharding{.kind = Kind::tiles, .tiles = {2}, .listed = {0, 2}},
+        HloSharding{.kind = Kind::tiles, .tiles = {3}, .listed = {0, 1}},
+        HloSharding{.kind = Kind::tiles, .tiles = {2}, .listed = {0, 1, 2}},
+        HloSharding{.kind = Kind::tiles, .tiles = {2}, .reshape = {2}, .order = {1}},
+        HloSharding{.kind = Kind::tiles, .tiles = {2}, .reshape = {2}, .order = {0, 1}}}) {
+    EXPECT_TRUE(s.parts(2, 1).empty());
+  }
+}
+
 TEST(OptimizedProgramTest, JunkIsAnError) {
   for (std::string_view junk : {"", "\xff\xff\xff", "junk that is no protobuf"}) {
     Error e = error_of([&] { OptimizedProgram::parse(junk); });

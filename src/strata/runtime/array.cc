@@ -19,10 +19,40 @@ Array::Array(SpecPtr spec, std::vector<pjrt::Buffer> buffers) : spec_(std::move(
   }
   first_ = std::move(buffers[0]);
   for (size_t i = 1; i < buffers.size(); ++i) rest_.push_back(std::move(buffers[i]));
+  check_layout();
 }
 
 Array::Array(SpecPtr spec, pjrt::Buffer buffer)
-    : spec_(std::move(spec)), first_(std::move(buffer)) {}
+    : spec_(std::move(spec)), first_(std::move(buffer)) {
+  check_layout();
+}
+
+Array Array::adopt(SpecPtr spec, pjrt::Buffer first, std::vector<pjrt::Buffer> rest) {
+  Array array;
+  array.spec_ = std::move(spec);
+  array.first_ = std::move(first);
+  array.rest_ = std::move(rest);
+  return array;
+}
+
+void Array::check_layout() const {
+  for (size_t s = 0; s < spec_->shards.size(); ++s) {
+    const Shard& shard = spec_->shards[s];
+    const pjrt::Buffer& b = buffer(s);
+    const DType type = b.dtype();
+    const Dims dims = b.dims();
+    const int device = b.device_id();
+    if (type == spec_->dtype && dims == shard.box.size && device == shard.device_id) continue;
+    auto text = [](DType dtype, const Dims& size, int id) {
+      return shape_text(dtype, size) + " on device " + std::to_string(id);
+    };
+    fail({.id = "runtime.array_layout",
+          .where = "array " + spec_->text(),
+          .expected = text(spec_->dtype, shard.box.size, shard.device_id) + ", as planned",
+          .got = text(type, dims, device) + " in the plug-in",
+          .code = Code::internal});
+  }
+}
 
 Array::Array(Array&& other) noexcept
     : spec_(std::move(other.spec_)),

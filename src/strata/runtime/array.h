@@ -23,7 +23,9 @@ class PendingPut;
 class Array {
  public:
   Array() = default;
-  // Adopts buffers, one a shard of `spec`. Throws "runtime.shard_count".
+  // Adopts buffers, one a shard of `spec`. Throws "runtime.shard_count", or internal
+  // "runtime.array_layout" when what the plug-in says of a buffer (device, element type, dims) is
+  // not what `spec` says of the shard.
   Array(SpecPtr spec, std::vector<pjrt::Buffer> buffers);
   // The same for one device, without a list.
   Array(SpecPtr spec, pjrt::Buffer buffer);
@@ -69,7 +71,10 @@ class Array {
 
  private:
   friend class Executor;
+  // Without looking at the buffers: what comes out of a program in a steady loop.
+  static Array adopt(SpecPtr spec, pjrt::Buffer first, std::vector<pjrt::Buffer> rest);
   void check() const;
+  void check_layout() const;
 
   SpecPtr spec_;
   // The first buffer apart, so that an array of one device allocates nothing.

@@ -13,7 +13,7 @@ namespace strata::runtime {
 namespace {
 
 // Changes with the layout of what is kept below.
-constexpr std::string_view kFormat = "strata program 1";
+constexpr std::string_view kFormat = "strata program 2";
 
 // A kept program: the signature's length in decimal, a line break, the signature, the executable.
 std::string pack(const Signature& signature, std::string_view executable) {

@@ -213,6 +213,7 @@ TEST_P(CompileTest, ADescriptionMustFitTheProgram) {
   EXPECT_TRUE(contains(count.what(), "2 parameters, as described, got 1")) << count.what();
   Error type = error({slot("x", DType::f32, {65}, true)});
   EXPECT_EQ(type.id(), "runtime.slot_type");
+  EXPECT_EQ(type.code(), Code::internal);  // descriptions are Strata's own
   EXPECT_TRUE(contains(type.what(), "parameter 0 'x'")) << type.what();
   EXPECT_TRUE(contains(type.what(), "got 64xf32")) << type.what();
   EXPECT_EQ(error({slot("x", DType::i32, {64}, true)}).id(), "runtime.slot_type");

@@ -131,7 +131,7 @@ void Executor::fill(std::span<const Argument> arguments) {
   }
 }
 
-std::vector<Array> Executor::wrap(std::vector<pjrt::Buffer> outputs) const {
+std::vector<Array> Executor::wrap(std::vector<pjrt::Buffer> outputs) {
   size_t count = program_->results().size();
   size_t devices = program_->executable().device_ids().size();
   invariant(outputs.size() == count * devices, "runtime.output_count",
@@ -140,14 +140,12 @@ std::vector<Array> Executor::wrap(std::vector<pjrt::Buffer> outputs) const {
   arrays.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     const SpecPtr& spec = program_->results()[i].spec;
-    if (devices == 1) {
-      arrays.emplace_back(spec, std::move(outputs[i]));
-      continue;
-    }
-    std::vector<pjrt::Buffer> shards;
-    for (size_t d = 0; d < devices; ++d) shards.push_back(std::move(outputs[d * count + i]));
-    arrays.emplace_back(spec, std::move(shards));
+    std::vector<pjrt::Buffer> rest;
+    for (size_t d = 1; d < devices; ++d) rest.push_back(std::move(outputs[d * count + i]));
+    arrays.push_back(Array::adopt(spec, std::move(outputs[i]), std::move(rest)));
+    if (!results_checked_) arrays.back().check_layout();
   }
+  results_checked_ = true;
   return arrays;
 }
 

@@ -37,7 +37,8 @@ class Executor {
   // program only reads, where donation would silently do nothing); "runtime.donate_view";
   // "runtime.donate_shared" (a donated array that is also another argument);
   // failed_precondition "runtime.array_consumed"; and "pjrt.call". Errors carry "while running
-  // NAME".
+  // NAME". After the first run every result's buffers are compared with the program's results, as
+  // Array does (internal "runtime.array_layout"); later runs give the same.
   std::vector<Array> run(std::span<const Argument> arguments);
 
   // Blocks until the last run is over on all devices. Throws its failure.
@@ -48,13 +49,14 @@ class Executor {
   void check_argument(size_t index, const Argument& argument) const;
   void check_shared(std::span<const Argument> arguments) const;
   void fill(std::span<const Argument> arguments);
-  std::vector<Array> wrap(std::vector<pjrt::Buffer> outputs) const;
+  std::vector<Array> wrap(std::vector<pjrt::Buffer> outputs);
 
   std::shared_ptr<const Program> program_;
   pjrt::ExecuteScratch scratch_;
   std::vector<const pjrt::Buffer*> buffers_;
   std::vector<int64_t> keep_;
   std::vector<pjrt::Event> done_;
+  bool results_checked_ = false;
 };
 
 // Runs `program` (of one device) on host tensors and returns its results on the host: for tests,

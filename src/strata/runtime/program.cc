@@ -24,10 +24,55 @@ DType dtype_of_hlo(const pjrt::HloShape& shape, const std::string& where) {
                  .got = shape.text()});
 }
 
+Dims dims_from(const Json& item, const char* key) {
+  Dims dims;
+  for (const Json& dim : item.value(key, Json::array())) {
+    if (dim.is_number_integer()) dims.push_back(dim.get<int64_t>());
+  }
+  return dims;
+}
+
+Json sharding_json(const pjrt::HloSharding& s) {
+  return {{"kind", static_cast<int>(s.kind)},
+          {"tiles", s.tiles},
+          {"listed", s.listed},
+          {"reshape", s.reshape},
+          {"order", s.order}};
+}
+
+pjrt::HloSharding sharding_from(const Json& item, const std::string& where) {
+  int64_t kind = get_int(item, "kind", where);
+  bool known = kind >= 0 && kind < static_cast<int64_t>(pjrt::HloSharding::Kind::other);
+  return {
+      .kind = known ? static_cast<pjrt::HloSharding::Kind>(kind) : pjrt::HloSharding::Kind::other,
+      .tiles = dims_from(item, "tiles"),
+      .listed = dims_from(item, "listed"),
+      .reshape = dims_from(item, "reshape"),
+      .order = dims_from(item, "order")};
+}
+
+// Value `number` of a program as the compiler lays it out.
+Signature::Value value_of(const std::vector<pjrt::HloShape>& shapes,
+                          const std::vector<pjrt::HloSharding>& shardings, size_t number,
+                          const std::string& where) {
+  const pjrt::HloShape& shape = shapes[number];
+  Signature::Value value{dtype_of_hlo(shape, where), shape.dims, false, {}};
+  if (!shape.row_major()) {
+    fail({.id = "runtime.slot_layout",
+          .where = where,
+          .expected = shape.text() + " with the last dim innermost, as mhlo.layout_mode asks for",
+          .got = "dims from the innermost on: " + list_text(shape.minor_to_major),
+          .code = Code::internal});
+  }
+  if (number < shardings.size()) value.sharding = shardings[number];
+  return value;
+}
+
 Json values_json(const std::vector<Signature::Value>& values) {
   Json list = Json::array();
   for (const Signature::Value& v : values) {
     list.push_back({{"dtype", name_of(v.dtype)}, {"dims", v.dims}, {"donated", v.donated}});
+    if (v.sharding) list.back()["sharding"] = sharding_json(*v.sharding);
   }
   return list;
 }
@@ -46,26 +91,46 @@ std::vector<Signature::Value> values_from(const Json& object, const char* key) {
     Signature::Value value;
     value.dtype = parse_dtype(get_string(item, "dtype", kWhere));
     value.donated = get_bool_or(item, "donated", false, kWhere);
-    for (const Json& dim : item.value("dims", Json::array())) {
-      if (dim.is_number_integer()) value.dims.push_back(dim.get<int64_t>());
-    }
+    value.dims = dims_from(item, "dims");
+    if (item.contains("sharding")) value.sharding = sharding_from(item["sharding"], kWhere);
     values.push_back(std::move(value));
   }
   return values;
+}
+
+// Partition p of a program runs on the p-th device: what it holds of the value is the p-th shard.
+void check_sharding(const Slot& slot, const Signature::Value& value, const std::string& where) {
+  const std::vector<Shard>& shards = slot.spec->shards;
+  if (!value.sharding || shards.size() == 1) return;
+  const std::vector<Dims> parts =
+      value.sharding->parts(static_cast<int64_t>(shards.size()), value.dims.size());
+  for (size_t p = 0; p < shards.size(); ++p) {
+    Dims start = p < parts.size() ? parts[p] : Dims{};
+    for (size_t d = 0; d < start.size(); ++d) start[d] *= value.dims[d];
+    if (p < parts.size() && start == shards[p].box.start) continue;
+    fail({.id = "runtime.slot_sharding",
+          .where = where,
+          .expected = fmt::format("{} from {} on, on device {}, as described",
+                                  shape_text(slot.spec->dtype, value.dims),
+                                  list_text(shards[p].box.start), shards[p].device_id),
+          .got = p < parts.size() ? "from " + list_text(start) + " on in the compiled program"
+                                  : "a sharding that is neither whole nor in tiles",
+          .cure = "Annotate every argument and result with the mesh axes of its spec",
+          .code = Code::internal});
+  }
 }
 
 }  // namespace
 
 Signature Signature::of(const pjrt::OptimizedProgram& program) {
   Signature signature;
-  for (const pjrt::HloShape& shape : program.parameters) {
-    std::string where =
-        fmt::format("parameter {} of {}", signature.parameters.size(), program.name);
-    signature.parameters.push_back({dtype_of_hlo(shape, where), shape.dims, false});
+  for (size_t i = 0; i < program.parameters.size(); ++i) {
+    signature.parameters.push_back(value_of(program.parameters, program.parameter_shardings, i,
+                                            fmt::format("parameter {} of {}", i, program.name)));
   }
-  for (const pjrt::HloShape& shape : program.results) {
-    std::string where = fmt::format("result {} of {}", signature.results.size(), program.name);
-    signature.results.push_back({dtype_of_hlo(shape, where), shape.dims, false});
+  for (size_t i = 0; i < program.results.size(); ++i) {
+    signature.results.push_back(value_of(program.results, program.result_shardings, i,
+                                         fmt::format("result {} of {}", i, program.name)));
   }
   for (const pjrt::HloAlias& alias : program.aliases) {
     signature.parameters.at(static_cast<size_t>(alias.parameter)).donated = true;
@@ -135,7 +200,8 @@ void Program::check_slots(std::vector<Slot>& slots, const std::vector<Signature:
     fail({.id = "runtime.slot_count",
           .where = "program " + name_,
           .expected = fmt::format("{} {}s, as described", slots.size(), kind),
-          .got = fmt::format("{} in the compiled program", values.size())});
+          .got = fmt::format("{} in the compiled program", values.size()),
+          .code = Code::internal});
   }
   for (size_t i = 0; i < slots.size(); ++i) {
     check_slot(slots[i], values[i],
@@ -154,7 +220,8 @@ void Program::check_slot(const Slot& slot, const Signature::Value& value,
          .expected = shape_text(slot.spec->dtype, shard.box.size) + " on each device, as described",
          .got = shape_text(value.dtype, value.dims) + " in the compiled program",
          .cure = "Shard only dims that their mesh axes divide, and annotate every argument and "
-                 "result"});
+                 "result",
+         .code = Code::internal});
   }
   std::vector<int64_t> described;
   for (const Shard& shard : slot.spec->shards) described.push_back(shard.device_id);
@@ -163,8 +230,15 @@ void Program::check_slot(const Slot& slot, const Signature::Value& value,
     fail({.id = "runtime.slot_devices",
           .where = where,
           .expected = "devices " + list_text(actual) + ", where the program runs",
-          .got = list_text(described)});
+          .got = list_text(described),
+          .code = Code::internal});
   }
+  check_sharding(slot, value, where);
+  check_donation(slot, value, where);
+}
+
+void Program::check_donation(const Slot& slot, const Signature::Value& value,
+                             const std::string& where) const {
   if (slot.donated != value.donated) {
     fail({.id = "runtime.donation",
           .where = where,
@@ -172,7 +246,8 @@ void Program::check_slot(const Slot& slot, const Signature::Value& value,
                                    : "its memory left alone, as described",
           .got = value.donated ? "a donated argument in the compiled program"
                                : "an argument that the compiled program does not reuse",
-          .cure = "Give a donated parameter tf.aliasing_output with a result of equal type"});
+          .cure = "Give a donated parameter tf.aliasing_output with a result of equal type",
+          .code = Code::internal});
   }
 }
 
