@@ -85,6 +85,39 @@ TEST_F(Convert, DemandsAndTargetsThatCannotBe) {
   EXPECT_EQ(convert("hf", "out", {"--to", "x"}).status, 2);
 }
 
+TEST_F(Convert, AWeightAverageIsTakenWhereItIsAskedFor) {
+  checkpoint::TinyRun tiny(checkpoint::new_client(), "qwen3_tied", 0);
+  tiny.slot_types.clear();
+  for (const sharding::Slot& slot : tiny.model.slots()) {
+    bool kept = slot.name != "model.norm.weight";  // as if that one was frozen
+    if (kept) tiny.slot_types.push_back({"ema/" + slot.name, slot.kind, slot.type});
+  }
+  tiny.slots = checkpoint::filled(tiny.slot_types, tiny.client, 7);
+  fs::path path = checkpoint::CheckpointStore(at("run")).save(tiny.contents(3));
+  for (const char* form : {"hf", "stacked"}) {
+    ASSERT_EQ(convert("run", std::string("plain.") + form, {"--to", form}).status, 0);
+    Outcome o = convert("run", std::string("average.") + form, {"--to", form, "--average"});
+    ASSERT_EQ(o.status, 0) << o.err;
+  }
+  auto parameters = weights::open_source(path), slots = weights::open_source(path / "optimizer"),
+       plain = weights::open_source(at("plain.hf")), taken = weights::open_source(at("average.hf"));
+  auto same = [](const weights::TensorView& a, const weights::TensorView& b) {
+    return a.dims == b.dims && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin());
+  };
+  EXPECT_EQ(taken->tensors().size(), parameters->tensors().size());
+  for (const weights::TensorView& t : taken->tensors()) {
+    const weights::TensorView* average = slots->find("ema/" + t.name);
+    EXPECT_EQ(average == nullptr, t.name == "model.norm.weight");
+    EXPECT_TRUE(same(t, average == nullptr ? parameters->get(t.name) : *average)) << t.name;
+    EXPECT_TRUE(same(plain->get(t.name), parameters->get(t.name))) << t.name;
+  }
+  EXPECT_EQ(score("average.stacked"), score("average.hf"));
+  EXPECT_NE(score("plain.hf"), score("average.hf"));
+  expect_error(convert("hf", "out", {"--to", "hf", "--average"}), 3, "checkpoint.no_average",
+               {"no manifest.json", "leave out --average"});
+  EXPECT_FALSE(fs::exists(at("out")));
+}
+
 TEST_F(Convert, CheckpointsAreInspectedVerifiedAndConverted) {
   checkpoint::TinyRun tiny(checkpoint::new_client(), "qwen3_tied", 0);
   fs::path path;

@@ -11,6 +11,7 @@
 #include "strata/base/error.h"
 #include "strata/base/file.h"
 #include "strata/base/json.h"
+#include "strata/checkpoint/average_source.h"
 #include "strata/checkpoint/directory.h"
 #include "strata/checkpoint/model_files.h"
 #include "strata/checkpoint/tied_names.h"
@@ -226,7 +227,7 @@ ConvertReport convert_tree(const fs::path& source, const fs::path& target,
   for (const Slot& slot : model.slots()) {
     for (Wanted& w : members_of(slot)) wanted.push_back(std::move(w));
   }
-  auto tree = weights::open_source(source);
+  auto tree = open_weights(source, options.average);
   auto unstacked = weights::unstack(*tree, wanted, options.from);
   const TensorSource& tensors = unstacked ? *unstacked : *tree;
   weights::check_total(tensors, wanted, with_aliases(options.ignorable, model));

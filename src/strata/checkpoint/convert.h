@@ -21,6 +21,8 @@ struct ConvertOptions {
   TreeNames names = TreeNames::stacked;
   // What form the source must have; without it any will do.
   weights::TreeDemand from = {};
+  // Takes the weight average that the source, a checkpoint, keeps (average_source.h).
+  bool average = false;
   std::vector<std::string> ignorable = {};  // as LoadOptions; what the source has of them is kept
   uint64_t max_shard_bytes = 5'000'000'000;
   ProgressFn progress = {};

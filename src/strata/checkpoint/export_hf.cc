@@ -10,6 +10,7 @@
 #include "strata/base/error.h"
 #include "strata/base/file.h"
 #include "strata/base/json.h"
+#include "strata/checkpoint/average_source.h"
 #include "strata/checkpoint/directory.h"
 #include "strata/checkpoint/model_files.h"
 #include "strata/weights/safetensors_writer.h"
@@ -146,7 +147,7 @@ void export_hf(const fs::path& directory, const sharding::Manifest& model,
 void export_merged(const fs::path& directory, const sharding::Manifest& model,
                    const fs::path& source, const ExportOptions& options,
                    const std::vector<std::string>& ignorable) {
-  auto files = weights::open_source(source);
+  auto files = open_weights(source, options.average);
   std::vector<sharding::Slot> slots = model.slots();
   std::vector<weights::Wanted> wanted;
   for (const sharding::Slot& slot : slots) wanted.push_back({slot.name, slot.type.sizes()});

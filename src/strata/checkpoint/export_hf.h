@@ -26,7 +26,8 @@ struct ExportOptions {
   uint64_t max_shard_bytes = 5'000'000'000;
   ProgressFn progress = {};
   std::vector<LowRankMerge> merges = {};  // formed in float32, then rounded
-  Json config = {};                       // in place of the source's config.json; null = that
+  bool average = false;  // of export_merged: the weight average that the source keeps
+  Json config = {};      // in place of the source's config.json; null = that
 };
 
 // Creates `directory` in one piece: the model's parameters under their unstacked names, and

@@ -28,6 +28,7 @@ struct Flags {
   int64_t axis = 0;
   std::string from;
   std::optional<int64_t> from_axis;
+  bool average = false;
   bool json = false;
 };
 
@@ -73,6 +74,7 @@ void convert(const Flags& flags) {
   if (!flags.from.empty()) options.from.stacked = flags.from == "stacked";
   options.from.axis = flags.from_axis;
   options.ignorable = model->ignorable();
+  options.average = flags.average;
   Progress progress("convert");
   options.progress = [&](uint64_t done, uint64_t total) {
     progress.update(static_cast<double>(done), static_cast<double>(total));
@@ -81,6 +83,7 @@ void convert(const Flags& flags) {
   checkpoint::ExportOptions merges;
   merges.merges = rl::merges_of(*model);
   merges.progress = options.progress;
+  merges.average = flags.average;
   checkpoint::ConvertReport r = flags.to == "hf" && !merges.merges.empty()
                                     ? merge(flags, *model, std::move(merges))
                                     : checkpoint::convert_tree(flags.source, flags.target,
@@ -115,6 +118,8 @@ void declare(CLI::App& app) {
       ->check(CLI::IsMember({"stacked", "hf"}));
   app.add_option("--from-axis", flags->from_axis,
                  "Where SRC carries its layer dim (default: found from the shapes)");
+  app.add_flag("--average", flags->average,
+               "Take the weight average that SRC, a checkpoint, keeps (optimizer.ema_decay)");
   app.add_flag("--json", flags->json, "Print one JSON object");
   app.callback([flags] {
     flags->source = checkpoint::model_path(flags->source).string();

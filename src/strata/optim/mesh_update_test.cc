@@ -230,6 +230,22 @@ TEST(MeshUpdate, ZeroGathersParametersOnce) {
                                                                {"all-reduce 12", 1}}));
 }
 
+// An average lies as its parameter, or is split like the other slots: no device asks another.
+TEST(MeshUpdate, AnAverageNeedsNoCollective) {
+  for (const char* text : {"data=4", "fsdp=2,tensor=2"}) {
+    for (bool zero : {false, true}) {
+      Mesh mesh = Mesh::parse(text);
+      UpdatePlan plan = simple_plan(model(mesh), make_adamw(), 0.1, 1.0),
+                 with = plan.with_average(0.9);
+      if (zero) plan = zero1(plan, zero_axes(mesh), mesh).plan;
+      if (zero) with = zero1(with, zero_axes(mesh), mesh).plan;
+      EXPECT_EQ(MeshProgram(*step_function(with, DType::f32, mesh)).collectives(),
+                MeshProgram(*step_function(plan, DType::f32, mesh)).collectives())
+          << text << " " << zero;
+    }
+  }
+}
+
 // Layers that divide are each orthogonalised on one device: Muon then needs no more than AdamW; the
 // stack of three is split inside its matrices.
 TEST(MeshUpdate, ZeroKeepsALayersMatrixOnOneDevice) {

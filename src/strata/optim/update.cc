@@ -14,6 +14,7 @@
 #include "strata/ops/misc.h"
 #include "strata/ops/reduce.h"
 #include "strata/optim/clip.h"
+#include "strata/optim/ema.h"
 #include "strata/sharding/shardy.h"
 
 namespace strata::optim {
@@ -111,6 +112,16 @@ UpdatePlan UpdatePlan::with_layout(std::vector<SlotSpec> slots,
   return plan;
 }
 
+UpdatePlan UpdatePlan::with_average(double decay) const {
+  invariant(parts_ == 0 && !decay_ && slots_.size() == first_slot_.back(), "optim.averaged_plan",
+            "a plan as it was made");
+  ema_scalars(decay);  // checks it
+  UpdatePlan plan = *this;
+  plan.decay_ = decay;
+  for (SlotSpec& slot : ema_slots(parameters())) plan.slots_.push_back(std::move(slot));
+  return plan;
+}
+
 UpdatePlan UpdatePlan::with_partial_sums(const std::vector<std::string>& axes,
                                          const sharding::Mesh& mesh) const {
   invariant(parts_ == 0, "optim.partial_twice", "a plan of whole sums");
@@ -178,6 +189,8 @@ std::vector<NamedScalar> UpdatePlan::scalars(int64_t count) const {
         {"weight_decay/" + group.name, group.weight_decay.value_or(optimizer_->weight_decay())});
   }
   for (const ClipSet& clip : clips_) rows.push_back({"clip_norm" + clip.suffix, clip.limit});
+  if (!decay_) return rows;
+  for (NamedScalar& row : ema_scalars(*decay_)) rows.push_back(std::move(row));
   return rows;
 }
 
@@ -231,13 +244,17 @@ struct UpdatePlan::Shared {
   Values factors;                // of the summed gradient, by position in clips_
   Value inverse, loss, applied;  // 1 / weight, mean loss, whether to apply
   Values norms;                  // by position in clips_
+  Values average;                // scalars of the weight average, if one is kept
 };
 
 UpdatePlan::Shared UpdatePlan::share(ir::Function& function, const Sums& sums,
                                      const Values& scalars_in) const {
   Shared s;
-  auto row = scalars_in.end() - static_cast<std::ptrdiff_t>(2 * active_.size() + clips_.size());
+  const size_t average = decay_ ? ema_scalars(*decay_).size() : 0;
+  auto row =
+      scalars_in.end() - static_cast<std::ptrdiff_t>(2 * active_.size() + clips_.size() + average);
   s.scalars.assign(scalars_in.begin(), row);
+  s.average.assign(scalars_in.end() - static_cast<std::ptrdiff_t>(average), scalars_in.end());
   for (size_t i = 0; i < active_.size(); ++i) {
     s.rates.push_back(*row++);
     s.decays.push_back(*row++);
@@ -302,6 +319,17 @@ Value UpdatePlan::after_update(size_t index, Value gradient, UpdateResult& state
   return done.back();
 }
 
+// The parameters are whole before their averages read them: the compiler would otherwise compute
+// each of them twice.
+void UpdatePlan::update_averages(const Shared& shared, UpdateResult& state) const {
+  if (!decay_) return;
+  auto first = state.slots.begin() + static_cast<std::ptrdiff_t>(first_average());
+  for (Value& p : state.parameters) p = ops::optimization_barrier({p}).front();
+  Values next =
+      ema(Values(first, state.slots.end()), state.parameters, shared.average, shared.applied);
+  std::copy(next.begin(), next.end(), first);
+}
+
 UpdateResult UpdatePlan::trace(ir::Function& function, const Values& parameters_in,
                                const Values& slots_in, const Sums& sums_in,
                                const Values& scalars_in) const {
@@ -321,6 +349,7 @@ UpdateResult UpdatePlan::trace(ir::Function& function, const Values& parameters_
     if (i > 0 && optimizer_->couples_elements()) gradient = after_update(i - 1, gradient, state);
     update_parameter(i, gradient, shared, state);
   }
+  update_averages(shared, state);
   return state;
 }
 

@@ -10,6 +10,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,16 @@ class UpdatePlan {
 
   const Groups& groups() const { return groups_; }
   const std::vector<Parameter>& parameters() const { return groups_.parameters(); }
-  // The optimiser's state, parameter by parameter, all zeros at the start.
+  // The optimiser's state, parameter by parameter, all zeros at the start; then the averages.
   const std::vector<SlotSpec>& slots() const { return slots_; }
+  // The same plan that also keeps the weight average of each trained parameter (ema.h), updated
+  // after the parameter: slots() then end with ema_slots(parameters()). `decay` is a scalar like
+  // the others. For a plan as it was made: before another layout, partial sums or another average
+  // (invariant). Throws as ema_scalars.
+  UpdatePlan with_average(double decay) const;
+  bool keeps_average() const { return decay_.has_value(); }
+  // Where the averages begin in slots(); its end when none are kept.
+  size_t first_average() const { return first_slot_.back(); }
   const Optimizer& optimizer() const { return *optimizer_; }
   // The summed gradients and what else is kept between micro-steps: accumulator_slots().
   const std::vector<SlotSpec>& accumulator() const { return accumulator_; }
@@ -70,9 +79,10 @@ class UpdatePlan {
 
   // The scalar inputs of the step that follows `count` finished ones: the optimiser's own, then
   // "lr/<group>" and "weight_decay/<group>" for each group that is trained, then the clip norms:
-  // "clip_norm/<group>" of groups that have their own, one "clip_norm" of all others. Names and
-  // order do not depend on `count` or on any value; two plans that differ in values only trace the
-  // same program. Throws as Schedule::at.
+  // "clip_norm/<group>" of groups that have their own, one "clip_norm" of all others; then those of
+  // the weight average (ema_scalars), if one is kept. Names and order do not depend on `count` or
+  // on any value; two plans that differ in values only trace the same program. Throws as
+  // Schedule::at.
   std::vector<NamedScalar> scalars(int64_t count) const;
   // Their values, rounded once to float32. Throws out_of_range (optim.scalar_range) naming the one
   // that does not fit.
@@ -102,6 +112,7 @@ class UpdatePlan {
   void update_parameter(size_t index, ir::Value gradient, const Shared& shared,
                         UpdateResult& state) const;
   ir::Value after_update(size_t index, ir::Value gradient, UpdateResult& state) const;
+  void update_averages(const Shared& shared, UpdateResult& state) const;
 
   std::shared_ptr<const Optimizer> optimizer_;
   Groups groups_;
@@ -109,6 +120,7 @@ class UpdatePlan {
   std::vector<SlotSpec> slots_, accumulator_;
   int64_t parts_ = 0;                                          // of each summed gradient
   std::vector<std::vector<std::vector<std::string>>> summed_;  // axes of each once it is whole
+  std::optional<double> decay_;                                // of the weight average
   std::vector<size_t> first_slot_;      // of each parameter; one more at the end
   std::vector<size_t> active_;          // groups with trained parameters
   std::vector<size_t> place_of_group_;  // of each group in active_

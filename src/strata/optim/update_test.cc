@@ -147,6 +147,55 @@ TEST(Update, NothingMovesWhenAnythingIsNotFinite) {
   }
 }
 
+// The weight average over twenty steps, some of which are skipped, with a decay that changes.
+TEST(Update, TheAverageFollowsTheParameters) {
+  auto manifest = manifest_of({{"a", f32_type({3, 2})}, {"b", f32_type({5})}});
+  for (auto& optimizer : {make_adamw(), make_lion(), make_sgd(), make_muon(),
+                          make_adafactor({.min_factored = 1, .momentum = 0.9})}) {
+    UpdatePlan plan = simple_plan(manifest, optimizer, 0.1, 1.0);
+    const size_t own = plan.slots().size();
+    plan = plan.with_average(0.9);
+    ASSERT_EQ(plan.slots().size(), own + 2);
+    EXPECT_EQ(plan.first_average(), own);
+    EXPECT_EQ(plan.slots()[own + 1].name, "ema/b");
+    EXPECT_EQ(plan.slots()[own + 1].parameter, 1);
+    Stepper s(newer_plugin(), plan,
+              list(tensor({1, 2, 3, 4, 5, 6}, {3, 2}), tensor({7, 8, 9, 10, 11})));
+    std::vector<std::vector<double>> want(2);
+    for (size_t k = 0; k < 2; ++k) {
+      s.slots[own + k] = s.parameters[k].clone();
+      for (float x : values_of(s.parameters[k])) want[k].push_back(x);
+    }
+    for (int step = 0; step < 20; ++step) {
+      const float g = step % 7 == 3 ? kNan : 0.1f * float(step - 9);
+      HostTensor before = s.slots[own].clone();
+      bool applied =
+          s.step(list(tensor({1, g, -1, 2, 0, g}, {3, 2}), tensor({g, 1, -1, 0.5f, 2})), step)
+              .applied;
+      EXPECT_EQ(same_bits(s.slots[own], before), !applied);
+      for (size_t k = 0; k < 2 && applied; ++k) {
+        for (size_t i = 0; i < want[k].size(); ++i) {
+          double p = s.parameters[k].at(static_cast<int64_t>(i));
+          want[k][i] = static_cast<float>(0.9 * want[k][i] + (1 - 0.9) * p);
+        }
+        EXPECT_LT(relative_l2(s.slots[own + k], want[k]), 1e-6) << optimizer->name();
+      }
+    }
+  }
+}
+
+// Its decay compiles nothing, and the plan's other numbers stay where they were.
+TEST(Update, TheAveragesDecayIsAScalar) {
+  auto manifest = manifest_of({{"w", f32_type({2})}});
+  UpdatePlan plan = simple_plan(manifest, make_adamw(), 1e-2);
+  UpdatePlan a = plan.with_average(0.5), b = plan.with_average(0.999);
+  EXPECT_EQ(ir::print_module(*step_function(a)), ir::print_module(*step_function(b)));
+  EXPECT_EQ(scalar_of(b, 0, "ema_decay"), 0.999);
+  EXPECT_EQ(scalar_of(b, 0, "one_minus_ema_decay"), 1 - 0.999);
+  EXPECT_EQ(scalar_of(b, 0, "lr/all"), 1e-2);
+  EXPECT_FALSE(plan.keeps_average());
+}
+
 // Case B3 on one device. With plain descent at rate 1 from 0, the parameter is minus the clipped
 // gradient.
 TEST(Update, ClipGivesTheCaseB3Values) {

@@ -46,8 +46,12 @@ Engine::Engine(Setup setup, optim::UpdatePlan plan)
     trained_.push_back(static_cast<size_t>(manifest.index_of(p.name)));
   }
   if (!plan_.slots().empty()) {
-    ExecutorPtr zeros;
-    slots_ = program(zeros, "slots").run({});
+    ExecutorPtr initial;
+    std::vector<Argument> begins;
+    for (size_t i : trained_) {
+      if (plan_.keeps_average()) begins.push_back(Argument::borrow(setup_.parameters.at(i)));
+    }
+    slots_ = program(initial, "slots").run(begins);
   }
   check_types(setup_.parameters, slots_);
   BatchTypes batch = batch_types(placement, setup_.shape);
@@ -83,6 +87,7 @@ std::unique_ptr<ir::Function> Engine::trace(const std::string& name) const {
   ModelView view{setup_.model, setup_.structure};
   if (name == "slots") return slots_function(plan_, setup_.structure->mesh());
   if (name == "update") return update_function(plan_, setup_.structure->mesh());
+  if (name == "average") return average_function(plan_, setup_.structure->mesh());
   if (name == "logprobs") return logprobs_function(view, setup_.shape, setup_.options);
   return gradients_function(view, plan_, setup_.shape, setup_.options, name == "accumulate");
 }
@@ -218,6 +223,50 @@ void Engine::restore_parameters(std::vector<Array> parameters) {
   check_types(parameters, slots_);
   table_ = make_table(++version_, *setup_.structure, std::move(parameters));
   accumulator_.clear();
+}
+
+bool Engine::averages_lie_as_parameters() const {
+  for (size_t k = 0; k < trained_.size(); ++k) {
+    const Array& parameter = *table_->entries()[trained_[k]].second;
+    if (!(*parameter.spec() == *slots_[plan_.first_average() + k].spec())) return false;
+  }
+  return true;
+}
+
+// The trained parameters and `others` change places.
+void Engine::swap_parameters(uint64_t version, std::vector<Array*> others) {
+  auto entries = runtime::ParameterTable::dissolve(table_);
+  for (size_t k = 0; k < trained_.size(); ++k) {
+    std::swap(entries[trained_[k]].second, *others[k]);
+  }
+  table_ = runtime::ParameterTable::make(version, std::move(entries));
+}
+
+void Engine::with_average(const std::function<void()>& action) {
+  invariant(plan_.keeps_average(), "rl.engine_average", "a plan that keeps a weight average");
+  std::vector<Array> copies;
+  if (!averages_lie_as_parameters()) {
+    std::vector<Argument> arguments;
+    for (size_t i = plan_.first_average(); i < slots_.size(); ++i) {
+      arguments.push_back(Argument::borrow(slots_[i]));
+    }
+    copies = program(average_, "average").run(arguments);
+  }
+  std::vector<Array*> others;
+  for (size_t k = 0; k < trained_.size(); ++k) {
+    others.push_back(copies.empty() ? &slots_[plan_.first_average() + k] : &copies[k]);
+  }
+  const uint64_t version = table_->version();
+  // No parameters of this run have had it, and none will: readers keep by version what they made.
+  constexpr uint64_t kAverage = uint64_t{1} << 63;
+  swap_parameters(version | kAverage, others);
+  try {
+    action();
+  } catch (...) {
+    swap_parameters(version, others);
+    throw;
+  }
+  swap_parameters(version, others);
 }
 
 void Engine::restore(std::vector<Array> parameters, std::vector<Array> slots,

@@ -4,6 +4,7 @@
 // nothing is copied.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -86,6 +87,14 @@ class Engine {
                const optim::StepCounts& counts, std::vector<runtime::Array> accumulator = {});
   // Replaces the parameters only, as for evaluating another step's.
   void restore_parameters(std::vector<runtime::Array> parameters);
+  // Forgets the micro-steps since the last update.
+  void drop_sums() { accumulator_.clear(); }
+  // Runs `action` with the weight average in the place of the trained parameters: parameters() is
+  // a table of another version until it ends, and `action` must neither hold it nor train nor save.
+  // The arrays of both change places, so that no memory is needed unless the average is laid out
+  // otherwise (ZeRO). Afterwards, also when `action` throws, everything is as before. A plan that
+  // keeps no average is an invariant.
+  void with_average(const std::function<void()>& action);
 
  private:
   using ExecutorPtr = std::unique_ptr<runtime::Executor>;
@@ -95,6 +104,8 @@ class Engine {
                    const std::vector<runtime::Array>& slots) const;
   std::vector<runtime::Array> upload(const TokenBatch& batch, double weight, double temperature);
   UpdateStats finish_update(const HostTensor& stats);
+  bool averages_lie_as_parameters() const;
+  void swap_parameters(uint64_t version, std::vector<runtime::Array*> others);
 
   Setup setup_;
   optim::UpdatePlan plan_;
@@ -105,7 +116,7 @@ class Engine {
   std::vector<runtime::Array> accumulator_;
   optim::StepCounts counts_;
   uint64_t version_ = 0;
-  ExecutorPtr gradients_, accumulate_, update_, logprobs_;
+  ExecutorPtr gradients_, accumulate_, update_, logprobs_, average_;
 };
 
 }  // namespace strata::rl

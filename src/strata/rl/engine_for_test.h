@@ -27,6 +27,7 @@ struct TinyOptions {
   sharding::PlacementOptions placement = {};
   std::shared_ptr<const optim::Optimizer> optimizer = optim::make_adamw();
   bool zero = false;
+  double ema_decay = 0;  // 0 = no weight average
   testing::CpuPlugin plugin = testing::CpuPlugin::newer;
   int64_t layers = 0;  // the first of the checkpoint's; 0 = all
 };
@@ -61,6 +62,7 @@ struct TinyTrainer {
     setup.options = options;
     optim::Groups groups(structure->manifest(), optim::default_groups());
     optim::UpdatePlan plan(o.optimizer, groups, optim::Schedule({.kind = "constant", .peak = lr}));
+    if (o.ema_decay > 0) plan = plan.with_average(o.ema_decay);
     if (o.zero) plan = optim::zero1(plan, optim::zero_axes(mesh), mesh).plan;
     engine = std::make_unique<Engine>(std::move(setup), std::move(plan));
   }

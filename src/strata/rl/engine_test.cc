@@ -132,6 +132,40 @@ TEST(Engine, NonFiniteGradientsChangeNothing) {
   }
 }
 
+TEST(Engine, TheAverageTakesThePlaceOfTheParametersForAWhile) {
+  TinyOptions options;
+  options.ema_decay = 0.5;
+  TinyTrainer t("qwen3_tied", {1, 24, 16}, {}, {}, 1e-2, options);
+  Engine& engine = *t.engine;
+  const std::vector<TokenBatch> batches = pack(two_groups(), engine.shape());
+  const TokenBatch& batch = batches[0];
+  auto first = [&] { return engine.logprobs(batch, 1.0).logprobs; };
+  const std::vector<float> start = first();
+  std::vector<float> average;
+  engine.with_average([&] { average = first(); });
+  EXPECT_EQ(average, start);  // it begins as their copy
+  engine.accumulate(batch, 1, 1.0);
+  engine.update();
+  const std::vector<float> after = first();
+  const uint64_t version = engine.parameters()->version();
+  const int64_t compiles = t.compiler->counters().compiles;
+  EXPECT_THROW(engine.with_average([&] {
+    average = first();
+    EXPECT_NE(engine.parameters()->version(), version);
+    fail({.id = "test.stop"});
+  }),
+               Error);
+  EXPECT_NE(average, start);
+  EXPECT_NE(average, after);
+  // Nothing but places has changed, and no program was needed.
+  EXPECT_EQ(first(), after);
+  EXPECT_EQ(engine.parameters()->version(), version);
+  EXPECT_EQ(t.compiler->counters().compiles, compiles);
+  std::vector<float> again;
+  engine.with_average([&] { again = first(); });
+  EXPECT_EQ(again, average);
+}
+
 TEST(Engine, UpdateWithoutABatchIsAnError) {
   TinyTrainer t("qwen3_tied", {1, 24, 16}, {});
   try {

@@ -247,7 +247,8 @@ bool GrpoRun::step(int64_t number, RunClock& clock) {
 
 void GrpoRun::evaluate_step(int64_t step) {
   if (splits_.validation.empty()) return;
-  last_accuracy_ = evaluate_split(splits_.validation).accuracy;
+  with_evaluated(config_.run, *engine_,
+                 [&] { last_accuracy_ = evaluate_split(splits_.validation).accuracy; });
   if (last_accuracy_ <= state_->best_accuracy) return;
   state_->best_accuracy = last_accuracy_;
   state_->best_step = step;
@@ -323,14 +324,23 @@ GrpoSummary GrpoRun::run(const Interrupted& interrupted) {
   return summary;
 }
 
-// The parameters kept are those that did best on the validation problems; without any they are the
-// last ones.
+// What is kept is what did best on the validation problems; without any it is what came last.
 void GrpoRun::finish(GrpoSummary& summary) {
-  if (splits_.validation.empty() || config_.eval_every == 0) {
+  const bool last =
+      splits_.validation.empty() || config_.eval_every == 0 || summary.best_step == state_->step;
+  if (last) {
     summary.best_step = state_->step;
-  } else if (summary.best_step != state_->step) {
-    restore_parameters(config_.run, session_, *engine_, summary.best_step);
+    with_evaluated(config_.run, *engine_, [&] { evaluate_and_export(summary); });
+  } else {
+    restore_evaluated(config_.run, session_, *engine_, summary.best_step);
+    evaluate_and_export(summary);
   }
+  summary.seconds = state_->seconds + clock_.seconds();
+  summary.peak_gib = static_cast<double>(memory_use().peak_bytes) / double{1 << 30};
+  write_outputs(summary);
+}
+
+void GrpoRun::evaluate_and_export(GrpoSummary& summary) {
   if (!splits_.held_out.empty()) {
     Evaluation e = evaluate_split(splits_.held_out);
     summary.after = e.accuracy;
@@ -339,13 +349,8 @@ void GrpoRun::finish(GrpoSummary& summary) {
       state_->right_after.push_back(e.right[i] != 0);
     }
   }
-  {
-    PhaseClock::Scope phase(phases_, "export");
-    export_run(config_.run, session_, *engine_);
-  }
-  summary.seconds = state_->seconds + clock_.seconds();
-  summary.peak_gib = static_cast<double>(memory_use().peak_bytes) / double{1 << 30};
-  write_outputs(summary);
+  PhaseClock::Scope phase(phases_, "export");
+  export_run(config_.run, session_, *engine_);
 }
 
 void GrpoRun::write_outputs(const GrpoSummary& s) {

@@ -64,6 +64,7 @@ class GrpoRun {
   void save(int64_t step);
   void save_before_failure();
   void finish(GrpoSummary& summary);
+  void evaluate_and_export(GrpoSummary& summary);
   void write_outputs(const GrpoSummary& summary);
   Report report(const GrpoSummary& summary) const;
   Evaluation evaluate_split(const std::vector<Example>& examples);

@@ -117,6 +117,7 @@ RunConfig read_run(Config& c) {
   r.keep_last = c.integer("run.keep_last", 2, kCount);
   r.keep_every = c.integer("run.keep_every", 0, kCountOrZero);
   r.resume = c.flag("run.resume", false);
+  r.use_average = c.flag("run.use_average", true);
   return r;
 }
 

@@ -14,7 +14,7 @@
 namespace strata::rl {
 
 // Keys under [run]: output, seed, resume, save_every, save_seconds, max_seconds, save_mode
-// (snapshot, stream), keep_last, keep_every, export.
+// (snapshot, stream), keep_last, keep_every, use_average, export.
 struct RunConfig {
   std::filesystem::path output;
   uint64_t seed = 0;
@@ -25,6 +25,8 @@ struct RunConfig {
   int64_t keep_last = 2;
   int64_t keep_every = 0;  // steps whose checkpoints stay; 0 = none
   bool resume = false;
+  // Whether the weight average, where the run keeps one, is what is evaluated and exported.
+  bool use_average = true;
 };
 RunConfig read_run(Config& config);
 

@@ -184,6 +184,8 @@ OptimizerConfig read_optimizer(Config& c) {
   out.rest_rate = c.has("optimizer.adam_lr");
   out.clip_norm = c.number("optimizer.clip_norm", 1.0, kNotNegative);
   out.max_skipped = c.integer("optimizer.max_skipped", 8, {0, int64_t{1} << 40});
+  const double decay = c.number("optimizer.ema_decay", 0.0, kFraction);
+  if (decay > 0) out.ema_decay = decay;
   const std::vector<std::string> zero = {"none", "slots"};
   out.zero_slots = c.choice("optimizer.zero", "none", zero) == "slots";
   return out;
@@ -202,6 +204,7 @@ optim::UpdatePlan make_plan(const OptimizerConfig& o, const sharding::Manifest& 
   optim::UpdatePlan plan(o.optimizer,
                          optim::Groups(manifest, adapters ? optim::adapter_groups() : o.groups),
                          optim::Schedule(o.schedule), clip);
+  if (o.ema_decay) plan = plan.with_average(*o.ema_decay);
   for (const std::string& line : split(plan.groups().text(), '\n')) {
     if (!line.empty()) log_line("group " + line);
   }

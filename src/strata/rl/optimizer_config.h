@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "strata/base/config.h"
 #include "strata/optim/update.h"
@@ -11,8 +12,8 @@ namespace strata::rl {
 
 // Keys under [optimizer]:
 //   all       name (adamw, lion, sgd, adafactor, muon), lr, weight_decay, clip_norm, max_skipped,
-//             zero (none, slots), m_dtype (f32, bf16); schedule, warmup, stable, decay, total,
-//             init_lr, end_lr
+//             zero (none, slots), m_dtype (f32, bf16), ema_decay; schedule, warmup, stable, decay,
+//             total, init_lr, end_lr
 //   adamw     b1, b2, eps, eps_root, nesterov
 //   lion      b1, b2
 //   sgd       momentum, nesterov
@@ -27,6 +28,8 @@ struct OptimizerConfig {
   optim::ScheduleConfig schedule;
   double clip_norm = 0;     // 0 = off
   int64_t max_skipped = 8;  // non-finite steps in a row that end the run; 0 = none does
+  // Of the weight average (optim/ema.h); nothing = none is kept.
+  std::optional<double> ema_decay = {};
   bool zero_slots = false;  // split the optimiser's state over the mesh (optim/zero.h)
 };
 

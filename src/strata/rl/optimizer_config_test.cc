@@ -66,6 +66,11 @@ TEST(OptimizerConfig, EveryOptimiserHasItsDefaults) {
   EXPECT_EQ(read("name = \"lion\"\nlr = 1").optimizer->weight_decay(), 1e-3);
   EXPECT_EQ(read("name = \"sgd\"\nlr = 1").optimizer->weight_decay(), 0);
   EXPECT_EQ(slot_names(read("name = \"sgd\"\nlr = 1")), Names{});
+  EXPECT_FALSE(make_plan(read("lr = 1\nema_decay = 0"), model()).keeps_average());
+  EXPECT_EQ(slot_names(read("name = \"sgd\"\nlr = 1\nema_decay = 0.9")),
+            (Names{"ema/embed", "ema/up", "ema/norm"}));
+  EXPECT_EQ(scalar(read("lr = 1\nema_decay = 0.9"), "ema_decay"), 0.9);
+  expect_error("lr = 1\nema_decay = 1.5", "config.range", "optimizer.ema_decay");
   EXPECT_EQ(slot_names(read("name = \"adafactor\"\nlr = 1")),
             (Names{"adafactor.v/embed", "adafactor.v/up", "adafactor.v/norm"}));
   EXPECT_EQ(slot_names(read("name = \"muon\"\nlr = 1")),

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <functional>
+#include <algorithm>
 #include <iterator>
 #include <string_view>
 
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/base/strings.h"
+#include "strata/checkpoint/average_source.h"
 #include "strata/checkpoint/checkpoint_store.h"
 #include "strata/checkpoint/directory.h"
 #include "strata/checkpoint/export_hf.h"
@@ -42,6 +43,25 @@ std::vector<sharding::Slot> step_tensor_types(const checkpoint::CheckpointIndex&
     out.push_back({t.name, sharding::Kind::buffer, sharding::plain_type(t.dtype, t.dims)});
   }
   return out;
+}
+
+// An average cannot begin in the middle of a run: it would be that of other steps than it says.
+void check_average(const checkpoint::CheckpointIndex& index, const optim::UpdatePlan& plan,
+                   const fs::path& path) {
+  const bool saved = std::any_of(index.slots.begin(), index.slots.end(), [](const auto& t) {
+    return t.name.starts_with(checkpoint::kAverageRole);
+  });
+  require(saved == plan.keeps_average(),
+          {.id = "rl.average_resume",
+           .where = path.string(),
+           .expected = saved ? "a run that keeps a weight average, as this checkpoint has one"
+                             : "a run that keeps no weight average, as this checkpoint has none",
+           .got = saved ? "optimizer.ema_decay = 0" : "optimizer.ema_decay > 0",
+           .cure = saved ? "Set optimizer.ema_decay as the run began (its value may change), or "
+                           "begin anew from `strata convert CHECKPOINT DIR --to hf --average`"
+                         : "Leave optimizer.ema_decay out, or begin a new run with this checkpoint "
+                           "as model.path",
+           .code = Code::failed_precondition});
 }
 
 std::map<std::string, int64_t> counts_map(const optim::StepCounts& c) {
@@ -181,6 +201,7 @@ std::optional<Progress> load_latest(const fs::path& run, Engine& engine,
   std::vector<sharding::Slot> types = slot_types(engine.plan());
   const size_t own = types.size();
   const checkpoint::CheckpointIndex index = checkpoint::read_index(path);
+  check_average(index, engine.plan(), path);
   for (sharding::Slot& s : saved_sum_types(index, engine.plan())) types.push_back(std::move(s));
   const size_t sums = types.size();
   for (sharding::Slot& s : step_tensor_types(index)) types.push_back(std::move(s));
@@ -213,13 +234,21 @@ std::optional<Progress> load_latest(const fs::path& run, Engine& engine,
   return progress;
 }
 
-void restore_parameters(const RunConfig& run, const Session& session, Engine& engine,
-                        int64_t step) {
+bool uses_average(const RunConfig& run, const Engine& engine) {
+  return run.use_average && engine.plan().keeps_average();
+}
+
+void with_evaluated(const RunConfig& run, Engine& engine, const std::function<void()>& action) {
+  uses_average(run, engine) ? engine.with_average(action) : action();
+}
+
+void restore_evaluated(const RunConfig& run, const Session& session, Engine& engine, int64_t step) {
   if (step == 0) {
     engine.restore_parameters(session.load_parameters());
     return;
   }
-  auto source = weights::open_source(checkpoint::checkpoint_path(run.output, step));
+  auto source = checkpoint::open_weights(checkpoint::checkpoint_path(run.output, step),
+                                         uses_average(run, engine));
   engine.restore_parameters(checkpoint::load_parameters(
       session.structure->manifest(), *source, session.compiler->client(),
       {.mesh = session.structure->mesh(), .ignorable = session.model->ignorable()}));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,8 +91,14 @@ void save_run(checkpoint::CheckpointWriter& writer, const Session& session, cons
 std::optional<Progress> load_latest(const std::filesystem::path& run, Engine& engine,
                                     const runtime::ClientPtr& client);
 
-// Puts the parameters of step `step` back (the model directory's own for step 0).
-void restore_parameters(const RunConfig& run, const Session& session, Engine& engine, int64_t step);
+// Whether the weight average is what the run evaluates and exports.
+bool uses_average(const RunConfig& run, const Engine& engine);
+// Runs `action` with that in the place of the parameters (Engine::with_average); as it is without.
+void with_evaluated(const RunConfig& run, Engine& engine, const std::function<void()>& action);
+
+// Puts what was evaluated after step `step` in the place of the parameters, for good: these or
+// their average; the model directory's own for step 0.
+void restore_evaluated(const RunConfig& run, const Session& session, Engine& engine, int64_t step);
 
 // Writes a Hugging Face directory of the current parameters, adapters merged, to `target`, which
 // must not exist, or, where that is empty, to RUN/export in place of an older one. A failure leaves

@@ -275,7 +275,7 @@ void SftRun::report(StepMetrics metrics, SftSummary& summary) {
   bool evaluates = !config_.eval.empty() &&
                    (last || (config_.eval_every > 0 && done_ % config_.eval_every == 0));
   if (evaluates) {
-    summary.eval_loss = evaluate();
+    with_evaluated(config_.run, *engine_, [&] { summary.eval_loss = evaluate(); });
     metrics.add("loss/eval", *summary.eval_loss);
   }
   phases_.report_step(metrics);
@@ -314,7 +314,10 @@ SftSummary SftRun::run(const Interrupted& interrupted) {
   if (done_ > 0 || micro_ > 0) save();
   writer_->wait();
   out.steps = done_;
-  if (!out.interrupted) export_run(config_.run, session_, *engine_, config_.export_to);
+  if (!out.interrupted) {
+    with_evaluated(config_.run, *engine_,
+                   [&] { export_run(config_.run, session_, *engine_, config_.export_to); });
+  }
   out.seconds = clock_.seconds();
   return out;
 }

@@ -334,11 +334,32 @@ std::unique_ptr<Function> slots_function(const optim::UpdatePlan& plan,
                                          const sharding::Mesh& mesh) {
   auto function = std::make_unique<Function>("slots");
   function->set_mesh(mesh);
-  Values slots;
+  Values parameters, slots;
+  if (plan.keeps_average()) {
+    for (const optim::Parameter& p : plan.parameters()) {
+      parameters.push_back(function->declare(p.type, p.name));
+    }
+  }
   for (const optim::SlotSpec& s : plan.slots()) {
-    slots.push_back(ops::full(*function, s.type.dtype, s.type.sizes(), 0));
+    slots.push_back(s.initial == optim::SlotSpec::Initial::parameter
+                        ? parameters[static_cast<size_t>(s.parameter)]
+                        : ops::full(*function, s.type.dtype, s.type.sizes(), 0));
   }
   function->set_results(slots, ports_of(plan.slots()));
+  return function;
+}
+
+std::unique_ptr<Function> average_function(const optim::UpdatePlan& plan,
+                                           const sharding::Mesh& mesh) {
+  auto function = std::make_unique<Function>("average");
+  function->set_mesh(mesh);
+  Values averages;
+  std::vector<ir::Port> ports;
+  for (size_t i = plan.first_average(); i < plan.slots().size(); ++i) {
+    averages.push_back(function->declare(plan.slots()[i].type, plan.slots()[i].name));
+  }
+  for (const optim::Parameter& p : plan.parameters()) ports.push_back(port_of(p.type, p.name));
+  function->set_results(averages, ports);
   return function;
 }
 

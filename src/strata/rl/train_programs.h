@@ -80,9 +80,17 @@ std::unique_ptr<ir::Function> update_function(const optim::UpdatePlan& plan,
                                               const sharding::Mesh& mesh = {});
 inline constexpr size_t kUpdateStats = 5;
 
-// The optimiser's slots at the start: zeros, made where they live instead of sent there. No inputs.
+// The optimiser's slots at the start, made where they live instead of sent there: zeros, and the
+// parameters that weight averages begin with.
+//   inputs   trained parameters, where the plan keeps averages; otherwise none
 std::unique_ptr<ir::Function> slots_function(const optim::UpdatePlan& plan,
                                              const sharding::Mesh& mesh = {});
+
+// The weight averages laid out as the parameters that they are of.
+//   inputs   the averages, which end plan.slots()
+//   results  one a trained parameter
+std::unique_ptr<ir::Function> average_function(const optim::UpdatePlan& plan,
+                                               const sharding::Mesh& mesh = {});
 
 // Log-probabilities and entropies of a batch's scored tokens.
 //   inputs   every slot of the manifest, the batch's inputs
