@@ -113,6 +113,13 @@ TEST_F(ScoreErrors, OutputThatCannotBe) {
   expect_error(run(request), 4, "cli.output_missing", {missing, "Make the directory first"});
   request.arguments.back() = (scratch_ / "model").string();
   expect_error(run(request), 3, "cli.output_directory", {"a directory"});
+  request.arguments.back() = "/dev/null";
+  expect_error(run(request), 3, "cli.output_special", {"/dev/null"});
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  request.arguments.back() = (scratch_ / "x.safetensors").string();
+  expect_error(run(request), 3, "cli.output_is_input", {"x.safetensors"});
+  request.arguments.back() = (scratch_ / "model/model.safetensors").string();
+  expect_error(run(request), 3, "cli.output_is_input", {"model.safetensors"});
   EXPECT_EQ(scratch_.entries(), before);
 }
 

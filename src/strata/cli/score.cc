@@ -120,6 +120,7 @@ class Scorer {
         ids_(read_ids(flags.input, model_->config().vocabulary)),
         structure_(make_structure(*model_, flags.layout)) {
     check_output(flags.out);
+    check_not_read(flags.out, std::vector<std::filesystem::path>{flags.input});
     report_.dims = ids_.dims();
     report_.parameters = structure_->manifest().elements(sharding::Kind::param);
     for (const auto& plan : structure_->manifest().plans()) report_.plans.push_back(plan.text());
@@ -154,6 +155,7 @@ class Scorer {
     progress_.update(0, 4, "loading");
     Stopwatch watch;
     auto source = weights::open_source(flags_.model);
+    check_not_read(flags_.out, source->files());
     compiler_ = open_compiler(flags_.layout, structure_->mesh());
     arrays_ =
         checkpoint::load_parameters(structure_->manifest(), *source, compiler_->client(),

@@ -74,12 +74,29 @@ void check_output(const fs::path& path) {
                                         .where = path.string(),
                                         .expected = "the path of a file to write",
                                         .got = "a directory"});
+  // The finished file takes the place of what is there: a device such as /dev/null would be gone.
+  bool special = fs::exists(path, ec) && !fs::is_regular_file(path, ec);
+  require(!special, {.id = "cli.output_special",
+                     .where = path.string(),
+                     .expected = "the path of a regular file, or of none yet",
+                     .got = "a special file"});
   int refused = ::access(directory.c_str(), W_OK) == 0 ? 0 : errno;
   require(refused == 0, {.id = "cli.output_denied",
                          .where = path.string(),
                          .expected = "a directory that may be written to",
                          .got = std::strerror(refused),
                          .code = Code::permission_denied});
+}
+
+void check_not_read(const fs::path& path, std::span<const fs::path> read) {
+  for (const fs::path& file : read) {
+    std::error_code ec;
+    require(!fs::equivalent(path, file, ec), {.id = "cli.output_is_input",
+                                              .where = path.string(),
+                                              .expected = "a file that the command does not read",
+                                              .got = "the input " + file.string(),
+                                              .cure = "Choose another name"});
+  }
 }
 
 ScoreFile write_scores(const fs::path& path, const sharding::Manifest& manifest,

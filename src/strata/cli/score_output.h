@@ -11,9 +11,12 @@
 namespace strata::cli {
 
 // Throws unless a file can appear at `path`: its directory is there ("cli.output_missing"), may be
-// written to ("cli.output_denied"), and `path` is no directory itself ("cli.output_directory"). So
-// a wrong path is told before the work and not after it.
+// written to ("cli.output_denied"), and `path` is no directory ("cli.output_directory") and no
+// device ("cli.output_special"). So a wrong path is told before the work and not after it.
 void check_output(const std::filesystem::path& path);
+// Throws ("cli.output_is_input") when `path` is one of the files that are read.
+void check_not_read(const std::filesystem::path& path,
+                    std::span<const std::filesystem::path> read);
 
 struct ScoreFile {
   int64_t tensors = 0;

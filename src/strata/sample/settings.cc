@@ -20,9 +20,10 @@ void check_limit(const Limit& l, const std::string& where) {
   bool inside = std::isfinite(l.value) && l.value <= l.high &&
                 (l.low_open ? l.value > l.low : l.value >= l.low);
   if (inside) return;
-  bool open_ended = l.high >= 1e9;
+  // A limit that only keeps numbers in their types is news to those who went beyond it.
+  bool tell_high = l.high < 1e9 || l.value > l.high;
   std::string range = fmt::format("{} {}", l.low_open ? "more than" : "at least", l.low);
-  if (!open_ended) range += fmt::format(" and at most {}", l.high);
+  if (tell_high) range += fmt::format(" and at most {}", l.high);
   fail({.id = "sample.setting",
         .where = where,
         .expected = fmt::format("{} of {}", l.name, range),

@@ -21,7 +21,9 @@ TEST(Settings, EveryLimitNamesItsField) {
   };
   double nan = std::numeric_limits<double>::quiet_NaN();
   const Case cases[] = {
-      {"max_new_tokens of at least 1", [](auto& s) { s.max_new_tokens = 0; }},
+      {"max_new_tokens of at least 1, got 0", [](auto& s) { s.max_new_tokens = 0; }},
+      {"at least 1 and at most 4000000000",
+       [](auto& s) { s.max_new_tokens = int64_t{5000000000}; }},
       {"min_new_tokens of at least 0 and at most 3",
        [](auto& s) { s.max_new_tokens = 3, s.min_new_tokens = 4; }},
       {"min_new_tokens", [](auto& s) { s.min_new_tokens = -1; }},
