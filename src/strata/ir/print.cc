@@ -52,16 +52,18 @@ class Printer {
   }
 
  private:
+  // In memory every port is row-major ("default"), so what a step returns it can be given again.
   // Over a mesh every port is annotated, the replicated ones too: what is left open, the
   // partitioner lays out as it likes.
   void port_attributes(const Function& f, const Port& port, int64_t rank) {
     std::string text = port.attributes;
+    text += (text.empty() ? "" : ", ") + std::string("mhlo.layout_mode = \"default\"");
     if (f.mesh().size() > 1) {
       auto axes = port.axes;
       axes.resize(static_cast<size_t>(rank));
-      text += (text.empty() ? "" : ", ") + ("sdy.sharding = " + sharding::shardy_sharding(axes));
+      text += ", sdy.sharding = " + sharding::shardy_sharding(axes);
     }
-    if (!text.empty()) out_ += " {" + text + "}";
+    out_ += " {" + text + "}";
   }
 
   void body(const Region& region, std::string_view terminator, int depth) {

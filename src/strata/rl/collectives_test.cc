@@ -5,13 +5,11 @@
 #include <map>
 
 #include "strata/optim/zero.h"
-#include "strata/rl/engine_for_test.h"
-#include "strata/transform/lower.h"
+#include "strata/rl/placed_for_test.h"
 
 namespace strata::rl {
 namespace {
 
-constexpr BatchShape kShape{8, 12, 96};
 // A float and a flag more or less are no array: the largest that counts as a number of numbers.
 constexpr int64_t kNumbers = 64;
 
@@ -26,49 +24,6 @@ using Sums = std::map<std::string, Sum>;
 std::ostream& operator<<(std::ostream& out, const Sum& s) {
   return out << s.count << " of " << s.bytes << " bytes";
 }
-
-// The tiny qwen3 (four layers, scanned) laid over a mesh.
-struct Placed {
-  std::unique_ptr<models::CausalLm> model = models::build_model(oracle_path("qwen3"));
-  nn::Structure structure;
-  sharding::Mesh mesh;
-  BatchShape shape;
-  TrainOptions options;
-
-  explicit Placed(const std::string& text)
-      : structure(*model, {nn::ScanMode::automatic, 0, ops::parse_remat("dots")}, model->ties()),
-        mesh(sharding::Mesh::parse(text)) {
-    structure.place({.mesh = mesh}, model->sharding_rules());
-    shape = placed_shape(structure.placement(), kShape);
-    options.loss = LossKind::cross_entropy;
-  }
-
-  optim::UpdatePlan whole_plan() const {
-    optim::Groups groups(structure.manifest(), optim::default_groups());
-    return optim::UpdatePlan(optim::make_adamw(), groups, optim::Schedule({.peak = 1e-3}));
-  }
-  optim::UpdatePlan plan() const { return deferred(whole_plan(), structure.placement(), shape); }
-
-  std::unique_ptr<ir::Function> micro_step(const optim::UpdatePlan& plan, bool accumulate) const {
-    return gradients_function({model.get(), &structure}, plan, shape, options, accumulate);
-  }
-
-  std::vector<pjrt::Collective> compiled(const ir::Function& f) const {
-    testing::Executor executor(testing::CpuPlugin::newer, static_cast<int>(mesh.size()));
-    runtime::Compiler compiler(executor.client(), {.cache_dir = {}});
-    auto program = compiler.compile(transform::program_text(f), runtime::request_for(f, f.name()));
-    return program->executable().optimized_program().collectives();
-  }
-
-  // Bytes of the trained parameters on one device.
-  int64_t parameter_bytes() const {
-    int64_t bytes = 0;
-    for (const sharding::Slot& s : structure.manifest().slots()) {
-      bytes += shard_bytes(s.type, mesh, s.name);
-    }
-    return bytes;
-  }
-};
 
 // Collectives of arrays by kind.
 Sums arrays(const std::vector<pjrt::Collective>& all) {

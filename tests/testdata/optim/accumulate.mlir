@@ -1,5 +1,5 @@
 module @main attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
-  func.func public @main(%arg0: tensor<2xf32>, %arg1: tensor<f32>, %arg2: tensor<f32>, %arg3: tensor<i32>, %arg4: tensor<i32>, %arg5: tensor<2xbf16>, %arg6: tensor<f32>, %arg7: tensor<f32>) -> (tensor<2xf32>, tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) {
+  func.func public @main(%arg0: tensor<2xf32> {mhlo.layout_mode = "default"}, %arg1: tensor<f32> {mhlo.layout_mode = "default"}, %arg2: tensor<f32> {mhlo.layout_mode = "default"}, %arg3: tensor<i32> {mhlo.layout_mode = "default"}, %arg4: tensor<i32> {mhlo.layout_mode = "default"}, %arg5: tensor<2xbf16> {mhlo.layout_mode = "default"}, %arg6: tensor<f32> {mhlo.layout_mode = "default"}, %arg7: tensor<f32> {mhlo.layout_mode = "default"}) -> (tensor<2xf32> {mhlo.layout_mode = "default"}, tensor<f32> {mhlo.layout_mode = "default"}, tensor<f32> {mhlo.layout_mode = "default"}, tensor<i32> {mhlo.layout_mode = "default"}, tensor<i32> {mhlo.layout_mode = "default"}) {
     %0 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
     %1 = "stablehlo.convert"(%arg5) : (tensor<2xbf16>) -> tensor<2xf32>
     %2 = "stablehlo.constant"() {value = dense<0x00000000> : tensor<f32>} : () -> tensor<f32>
