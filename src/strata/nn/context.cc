@@ -71,6 +71,17 @@ ir::Value Context::lay_out(ir::Value x, const std::vector<std::string>& names) c
   return ops::sharding_constraint(x, sharding::shardy_sharding(ir::axes_of(type)));
 }
 
+ops::StackParts Context::stack_parts(const Param& param) const {
+  if (mesh_ == nullptr) return {};
+  sharding::ParamType type = structure_->stored_type(param);
+  auto layer = std::find_if(type.dims.begin(), type.dims.end(),
+                            [](const sharding::Dim& d) { return d.role == sharding::Role::layer; });
+  if (layer == type.dims.end() || layer->axes.empty() || !is_float(type.dtype)) return {};
+  int64_t parts = structure_->mesh().axes_size(layer->axes);
+  type.dims.insert(std::next(layer), sharding::Dim{});  // the steps of a part
+  return {parts, sharding::shardy_sharding(ir::axes_of(type))};
+}
+
 // The whole parameter but for the axes that split the model itself. Its gradient takes the same
 // steps back: summed as it is used, then cut as the parameter lies, which moves nothing.
 ir::Value Context::gathered(const Param& param, ir::Value value) const {

@@ -12,6 +12,7 @@
 #include "strata/nn/module.h"
 #include "strata/nn/structure.h"
 #include "strata/nn/taps.h"
+#include "strata/ops/shared_stack.h"
 
 namespace strata::nn {
 
@@ -44,6 +45,9 @@ class Context {
   // (dims without a name, without a rule, or that do not divide are on every device). A model
   // says here how its activations are split; the partitioner chooses only what lies between.
   ir::Value lay_out(ir::Value x, const std::vector<std::string>& names) const;
+  // How the devices share out the layers of the stack that `param` is in: parts, where its layer
+  // dim lies on the mesh.
+  ops::StackParts stack_parts(const Param& param) const;
 
   // The value of a parameter, under whichever of its names. Inside of a layer throws
   // failed_precondition for one that the layer does not declare: what a layer reads is part of its

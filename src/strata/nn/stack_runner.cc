@@ -184,10 +184,12 @@ void StackRunner::scanned(const LayerRun& r, const std::vector<int64_t>& groups,
       xs.push_back(context_(*p));
       options.x_axes.push_back(
           sharding::normalised_stack_axis(options_.param_axis, p->type().rank(), p->path()));
+      options.x_parts.push_back(context_.stack_parts(*p));
     }
     for (const Value& v : inputs) {
       xs.push_back(share_of(v, r, slot));
       options.x_axes.push_back(0);
+      options.x_parts.emplace_back();
     }
   }
   std::vector<LayerCall> slots;

@@ -79,10 +79,14 @@ void Structure::place(const sharding::PlacementOptions& options,
   manifest_ = placement_.manifest;
 }
 
-sharding::ParamType Structure::layout_of(const Param& param) const {
+const sharding::ParamType& Structure::stored_type(const Param& param) const {
   auto it = slot_of_.find(&owner_of(param));
   invariant(it != slot_of_.end(), "nn.foreign_param", "a parameter of the frozen model");
-  sharding::ParamType type = manifest_.slots()[it->second].type;
+  return manifest_.slots()[it->second].type;
+}
+
+sharding::ParamType Structure::layout_of(const Param& param) const {
+  sharding::ParamType type = stored_type(param);
   std::erase_if(type.dims, [](const sharding::Dim& d) { return d.role != sharding::Role::none; });
   return type;
 }

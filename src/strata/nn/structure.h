@@ -50,6 +50,8 @@ class Structure {
   // How the values of `param` lie on the mesh when one layer has them: its dims with the mesh axes
   // that its slot gives them.
   sharding::ParamType layout_of(const Param& param) const;
+  // The type of the slot that holds `param`: with a layer dim where it is stacked.
+  const sharding::ParamType& stored_type(const Param& param) const;
   const sharding::LayerPlan& plan(const LayerStack& stack) const;
   // The inner loops of a stack's runs (StackPlan::neighbours).
   const std::vector<std::vector<int64_t>>& neighbours(const LayerStack& stack) const;

@@ -54,18 +54,28 @@ std::vector<Type> scan_shape(const Node& n) {
   return results;
 }
 
-// while over (step, constants, xs, carries, y buffers); the body slices and updates in place.
+// What the loop of a scan starts from: carries, xs, constants, y buffers, the step.
+Values first_state(Function& f, const ScanLayout& s, const ir::Region& body,
+                   std::span<const Value> operands) {
+  Values state(operands.begin(), operands.end());
+  for (size_t i = 0; i < s.xs; ++i) {
+    Value& x = state[s.carries + i];
+    x = in_parts(x, s.x_axes[i], s.x_parts[i]);
+  }
+  for (size_t i = 0; i < s.ys; ++i) {
+    Type t = stacked(body.results[s.carries + i].type(), s.length, s.y_axes[i]);
+    state.push_back(in_parts(full(f, t.dtype, t.dims, 0), s.y_axes[i], s.y_parts[i]));
+  }
+  state.push_back(scalar(f, DType::i32, 0));
+  return state;
+}
+
+// The body slices its inputs and updates the outputs in place.
 Values lower_scan(Node& n, std::span<const Value> operands) {
   ScanLayout s(n);
   Function& f = operands.empty() ? *n.function : operands[0].function();
   const ir::Region& body = *n.regions[0];
-  Values state(operands.begin(), operands.end());
-  for (size_t i = 0; i < s.ys; ++i) {
-    Type t = stacked(body.results[s.carries + i].type(), s.length, s.y_axes[i]);
-    state.push_back(full(f, t.dtype, t.dims, 0));
-  }
-  state.push_back(scalar(f, DType::i32, 0));
-  Values out;
+  Values state = first_state(f, s, body, operands), out = state;
   if (s.length > 0) {
     out = while_loop(
         f, state,
@@ -77,25 +87,25 @@ Values lower_scan(Node& n, std::span<const Value> operands) {
           Value index = s.reverse ? static_cast<double>(s.length - 1) - step : step;
           Values arguments{index};
           for (size_t i = 0; i < operands.size(); ++i) {
-            bool is_x = i >= s.carries && i < s.carries + s.xs;
-            arguments.push_back(is_x ? dynamic_index(v[i], index, s.x_axes[i - s.carries]) : v[i]);
+            size_t x = i - s.carries;
+            bool is_x = i >= s.carries && x < s.xs;
+            arguments.push_back(is_x ? read_step(v[i], index, s.x_axes[x], s.x_parts[x]) : v[i]);
           }
           Values results = ir::inline_region(f, body, arguments);
           Values next = v;
           std::copy_n(results.begin(), s.carries, next.begin());
           for (size_t i = 0; i < s.ys; ++i) {
             Value& y = next[operands.size() + i];
-            y = dynamic_update_index(y, results[s.carries + i], index, s.y_axes[i]);
+            y = write_step(y, results[s.carries + i], index, s.y_axes[i], s.y_parts[i]);
           }
           next.back() = step + 1.0;
           return next;
         });
-  } else {
-    out = state;
   }
   Values results(out.begin(), out.begin() + static_cast<ptrdiff_t>(s.carries));
-  results.insert(results.end(), out.begin() + static_cast<ptrdiff_t>(operands.size()),
-                 out.end() - 1);
+  for (size_t i = 0; i < s.ys; ++i) {
+    results.push_back(in_whole(out[operands.size() + i], s.y_axes[i], s.y_parts[i]));
+  }
   return results;
 }
 
@@ -143,6 +153,26 @@ Values unused_parameters(Function& f, ir::Region& region, const Values& like) {
 
 void append(Values& to, const Values& from) { to.insert(to.end(), from.begin(), from.end()); }
 
+// As attributes, which hold no lists of records.
+void set_parts(Attributes& a, const std::string& name, const std::vector<StackParts>& parts) {
+  Dims counts;
+  std::vector<std::string> shardings;
+  for (const StackParts& p : parts) {
+    counts.push_back(p.parts);
+    shardings.push_back(p.sharding);
+  }
+  a.set(name, counts);
+  a.set(name + "_sharding", shardings);
+}
+
+std::vector<StackParts> parts_of(const Node& n, const std::string& name, size_t count) {
+  const auto& counts = n.attributes.get<Dims>(name);
+  const auto& shardings = n.attributes.get<std::vector<std::string>>(name + "_sharding");
+  std::vector<StackParts> parts(count);
+  for (size_t i = 0; i < counts.size(); ++i) parts[i] = {counts[i], shardings[i]};
+  return parts;
+}
+
 Attributes remat_attributes(const Remat& remat) {
   Attributes a;
   a.set("remat", std::string(kPolicies[static_cast<size_t>(remat.policy)]));
@@ -160,7 +190,9 @@ ScanLayout::ScanLayout(const Node& n)
       constants(n.operands.size() - carries - xs),
       ys(n.regions[0]->results.size() - carries),
       x_axes(n.attributes.get<Dims>("x_axes")),
-      y_axes(n.attributes.get<Dims>("y_axes")) {}
+      y_axes(n.attributes.get<Dims>("y_axes")),
+      x_parts(parts_of(n, "x_parts", xs)),
+      y_parts(parts_of(n, "y_parts", ys)) {}
 
 constexpr OpDef kScan{
     .name = "scan",
@@ -243,6 +275,8 @@ Node& scan_node(Function& f, Values operands, size_t carries, size_t xs, const S
   a.set("xs", static_cast<int64_t>(xs));
   a.set("x_axes", options.x_axes);
   a.set("y_axes", options.y_axes);
+  set_parts(a, "x_parts", options.x_parts);
+  set_parts(a, "y_parts", options.y_parts);
   Regions regions;
   regions.push_back(std::move(body));
   return f.add(kScan, std::move(operands), std::move(a), std::move(regions));

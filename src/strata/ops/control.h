@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "strata/ir/ir.h"
+#include "strata/ops/shared_stack.h"
 
 namespace strata::ops {
 
@@ -34,6 +35,9 @@ struct ScanOptions {
   bool reverse = false;  // steps run length-1 … 0
   Dims x_axes = {};      // stack axis of each per-step input; empty = 0 for all
   Dims y_axes = {};      // stack axis of each per-step output; empty = 0 for all
+  // How devices share out the stack of each per-step input and output; what is missing is one part.
+  // The gradient of an input is shared out as the input.
+  std::vector<StackParts> x_parts = {}, y_parts = {};
   Remat remat = {};
 };
 
@@ -78,6 +82,7 @@ struct ScanLayout {
   bool reverse;
   size_t carries, xs, constants, ys;
   Dims x_axes, y_axes;
+  std::vector<StackParts> x_parts, y_parts;  // one each
 };
 
 // The policy stored on a scan or call node.

@@ -26,9 +26,10 @@ struct Placed {
     options.loss = LossKind::cross_entropy;
   }
 
-  optim::UpdatePlan whole_plan() const {
+  optim::UpdatePlan whole_plan(
+      std::shared_ptr<const optim::Optimizer> optimizer = optim::make_adamw()) const {
     optim::Groups groups(structure.manifest(), optim::default_groups());
-    return optim::UpdatePlan(optim::make_adamw(), groups, optim::Schedule({.peak = 1e-3}));
+    return optim::UpdatePlan(std::move(optimizer), groups, optim::Schedule({.peak = 1e-3}));
   }
   optim::UpdatePlan plan() const { return deferred(whole_plan(), structure.placement(), shape); }
 

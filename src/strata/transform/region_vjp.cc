@@ -207,6 +207,8 @@ class ReverseScan {
     o.reverse = !plan_.layout.reverse;
     o.x_axes = x_axes_;
     o.y_axes = y_axes_;
+    o.x_parts = x_parts_;
+    o.y_parts = y_parts_;
     Node& back = ops::scan_node(f_, operands_, carried_, xs_, o, scope_.take());
     Values out(n_.operands.size());
     for (size_t i = 0; i < targets_.size(); ++i) {
@@ -243,15 +245,18 @@ class ReverseScan {
       if (!plan_.is_slice(p)) continue;
       add(s_.params[p], n_.operands[p - 1]);
       x_axes_.push_back(l.x_axes[p - 1 - l.carries]);
+      x_parts_.push_back(l.x_parts[p - 1 - l.carries]);
     }
     for (size_t i = 0; i < saved.size(); ++i) {
       add(saved[i], stacks[i]);
       x_axes_.push_back(0);
+      x_parts_.emplace_back();
     }
     for (size_t i = l.carries; i < s_.cotangents.size(); ++i) {
       if (!s_.cotangents[i]) continue;
       add(s_.cotangents[i], c[i]);
       x_axes_.push_back(l.y_axes[i - l.carries]);
+      x_parts_.push_back(l.y_parts[i - l.carries]);
     }
   }
 
@@ -268,6 +273,7 @@ class ReverseScan {
       } else if (plan_.is_slice(p) && g) {
         ys.push_back(copy(g));
         y_axes_.push_back(l.x_axes[p - 1 - l.carries]);
+        y_parts_.push_back(l.x_parts[p - 1 - l.carries]);
         targets_.push_back(p - 1);
       }
     }
@@ -287,6 +293,7 @@ class ReverseScan {
   Values operands_, sums_;
   size_t carried_ = 0, xs_ = 0;
   Dims x_axes_, y_axes_;
+  std::vector<ops::StackParts> x_parts_, y_parts_;
   std::vector<size_t> targets_;  // operand whose gradient result i is
 };
 
