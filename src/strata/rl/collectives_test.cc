@@ -4,6 +4,9 @@
 
 #include <map>
 
+#include "strata/optim/lion.h"
+#include "strata/optim/muon.h"
+#include "strata/optim/sgd.h"
 #include "strata/optim/zero.h"
 #include "strata/rl/placed_for_test.h"
 
@@ -122,6 +125,70 @@ INSTANTIATE_TEST_SUITE_P(
       }
       return name;
     });
+
+// The program's text with no word of how activations and weights lie inside.
+std::string without_constraints(const std::string& text) {
+  const std::string constraint = "\"sdy.sharding_constraint\"", end = ">}";
+  std::string out;
+  size_t at = 0;
+  for (size_t next; (next = text.find(constraint, at)) != std::string::npos;) {
+    size_t attribute = text.find(" {sharding = ", next);
+    out += text.substr(at, next - at) + "\"stablehlo.convert\"";  // to the same type
+    next += constraint.size();
+    out += text.substr(next, attribute - next);
+    at = text.find(end, attribute) + end.size();
+  }
+  return out + text.substr(at);
+}
+
+// Left to itself the partitioner exchanges more, so the lists above are the constraints' doing.
+TEST(Collectives, WithoutConstraintsAreOthers) {
+  for (const char* mesh : {"fsdp=2", "fsdp=2,tensor=2", "data=2,fsdp=2,tensor=2"}) {
+    Placed p(mesh);
+    auto f = p.micro_step(p.plan(), true);
+    const std::string text = transform::program_text(*f), bare = without_constraints(text);
+    ASSERT_EQ(bare.find("sharding_constraint"), std::string::npos);
+    auto exchanged = [&](const std::string& program) {
+      return arrays(p.compile(*f, program)->executable().optimized_program().collectives());
+    };
+    Sums with = exchanged(text), without = exchanged(bare);
+    EXPECT_NE(with, without) << mesh;
+    auto count = [](const Sums& sums) {
+      int64_t n = 0;
+      for (const auto& row : sums) n += row.second.count;
+      return n;
+    };
+    EXPECT_LT(count(with), count(without)) << mesh;
+  }
+}
+
+// Whatever the mesh, an elementwise update sums numbers alone (the norm), and the gradients once
+// where their sum was put off.
+TEST(Collectives, ElementwiseUpdatesSumTheNorm) {
+  const auto optimizers = {optim::make_adamw(), optim::make_lion(),
+                           optim::make_sgd({.momentum = 0.9})};
+  for (const char* mesh : {"fsdp=2", "tensor=2", "fsdp=2,tensor=2", "data=2,fsdp=2,tensor=2",
+                           "layers=2,fsdp=2,tensor=2"}) {
+    Placed p(mesh);
+    for (const auto& optimizer : optimizers) {
+      SCOPED_TRACE(std::string(mesh) + " " + std::string(optimizer->name()));
+      optim::UpdatePlan plan = deferred(p.whole_plan(optimizer), p.structure.placement(), p.shape);
+      std::vector<pjrt::Collective> all = p.compiled(*update_function(plan, p.mesh));
+      ASSERT_FALSE(all.empty());
+      int64_t bytes = 0;
+      for (const pjrt::Collective& c : all) {
+        EXPECT_EQ(c.kind, "all-reduce");
+        if (c.bytes > kNumbers) bytes += c.bytes;
+      }
+      int64_t sums = plan.parts() > 0 ? p.parameter_bytes() : 0;
+      EXPECT_GE(bytes, sums);
+      EXPECT_LE(bytes, sums > 0 ? sums + kNumbers : 0);
+    }
+  }
+  // The same look at an update that couples elements finds arrays.
+  Placed p("fsdp=2,tensor=2");
+  EXPECT_NE(arrays(p.compiled(*update_function(p.whole_plan(optim::make_muon()), p.mesh))), Sums{});
+}
 
 // A device that has half of the layers fetches the others one at a time: beside its share of the
 // parameters it needs no more than a device that has all of them.
