@@ -1,9 +1,12 @@
 // An engine over one of the tiny oracle checkpoints; used by tests only.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "strata/base/file.h"
 #include "strata/base/json.h"
@@ -13,6 +16,7 @@
 #include "strata/optim/zero.h"
 #include "strata/rl/engine.h"
 #include "strata/testing/executor.h"
+#include "strata/testing/random.h"
 #include "strata/testing/scratch_directory.h"
 #include "strata/weights/tensor_source.h"
 
@@ -30,6 +34,8 @@ struct TinyOptions {
   double ema_decay = 0;  // 0 = no weight average
   testing::CpuPlugin plugin = testing::CpuPlugin::newer;
   int64_t layers = 0;  // the first of the checkpoint's; 0 = all
+  // Their fields start from small numbers drawn for each name.
+  std::vector<std::shared_ptr<const nn::ModelTransform>> transforms = {};
 };
 
 struct TinyTrainer {
@@ -41,6 +47,7 @@ struct TinyTrainer {
   TinyTrainer(const std::string& family, const BatchShape& shape, const TrainOptions& options,
               const nn::ScanOptions& scan = {}, double lr = 1e-3, const TinyOptions& o = {}) {
     model = build(family, o.layers);
+    for (const auto& transform : o.transforms) model->apply(*transform);
     structure = std::make_unique<nn::Structure>(*model, scan, model->ties());
     structure->place(o.placement, model->sharding_rules());
     const sharding::Mesh& mesh = structure->mesh();
@@ -56,11 +63,13 @@ struct TinyTrainer {
     setup.model = model.get();
     setup.structure = structure.get();
     setup.compiler = compiler;
-    setup.parameters = checkpoint::load_parameters(
-        structure->manifest(), *source, compiler->client(), {.mesh = mesh, .ignorable = ignorable});
+    setup.parameters = with_new_fields(checkpoint::load_parameters(
+        stored(), *source, compiler->client(), {.mesh = mesh, .ignorable = ignorable}));
     setup.shape = shape;
     setup.options = options;
-    optim::Groups groups(structure->manifest(), optim::default_groups());
+    bool adapters = optim::has_adapters(structure->manifest());
+    optim::Groups groups(structure->manifest(),
+                         adapters ? optim::adapter_groups() : optim::default_groups());
     optim::UpdatePlan plan(o.optimizer, groups, optim::Schedule({.kind = "constant", .peak = lr}));
     if (o.ema_decay > 0) plan = plan.with_average(o.ema_decay);
     if (o.zero) plan = optim::zero1(plan, optim::zero_axes(mesh), mesh).plan;
@@ -68,6 +77,37 @@ struct TinyTrainer {
   }
 
  private:
+  static bool is_new(const sharding::Slot& slot) {
+    return slot.kind == sharding::Kind::adapter ||
+           slot.name.find("weight_scale") != std::string::npos;
+  }
+
+  // The part of the manifest that the oracle's file has.
+  sharding::Manifest stored() const {
+    const sharding::Manifest& all = structure->manifest();
+    std::vector<sharding::Slot> slots;
+    std::copy_if(all.slots().begin(), all.slots().end(), std::back_inserter(slots),
+                 [](const sharding::Slot& s) { return !is_new(s); });
+    return sharding::Manifest(std::move(slots), all.ties(), all.plans());
+  }
+
+  std::vector<runtime::Array> with_new_fields(std::vector<runtime::Array> loaded) const {
+    std::vector<runtime::Array> all;
+    size_t at = 0;
+    for (const sharding::Slot& slot : structure->manifest().slots()) {
+      if (!is_new(slot)) {
+        all.push_back(std::move(loaded[at++]));
+        continue;
+      }
+      testing::Random random(std::hash<std::string>()(slot.name));
+      HostTensor host = random.tensor(DType::f32, slot.type.sizes(), 0.01, 0.02);
+      auto spec = runtime::ArraySpec::sharded(slot.type, structure->mesh(), slot.name);
+      all.push_back(
+          runtime::Array::put(compiler->client(), spec, {host.bytes(), host.byte_size()}));
+    }
+    return all;
+  }
+
   // The oracle's model, or one with only the first of its layers.
   static std::unique_ptr<models::CausalLm> build(const std::string& family, int64_t layers) {
     if (layers == 0) return models::build_model(oracle_path(family));

@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "strata/nn/fake_quant.h"
+#include "strata/nn/lora.h"
 #include "strata/optim/adafactor.h"
 #include "strata/optim/muon.h"
 #include "strata/rl/engine_for_test.h"
@@ -32,6 +34,7 @@ struct Case {
   MakeOptimizer optimizer = adamw;
   bool zero = false;
   double rate = 1e-3;
+  bool adapters = false;  // of kernels that are rounded, in place of the model's own parameters
 };
 
 std::vector<Case> cases() {
@@ -48,6 +51,10 @@ std::vector<Case> cases() {
   for (const char* mesh : {"data=2,tensor=2", "layers=2,fsdp=2"}) {
     all.push_back({mesh});
     all.back().plugin = testing::CpuPlugin::older;
+  }
+  for (const char* mesh : {"data=2,fsdp=2,tensor=2", "fsdp=2,tensor=2,layers=2"}) {
+    all.push_back({mesh});
+    all.back().adapters = true;
   }
   return all;
 }
@@ -87,6 +94,11 @@ TinyTrainer trainer(const Case& c) {
   o.layers = c.layers;
   o.optimizer = c.optimizer();
   o.zero = c.zero;
+  if (c.adapters) {
+    o.transforms = {
+        std::make_shared<nn::FakeQuant>(nn::FakeQuantConfig{.targets = {"*_proj"}}),
+        std::make_shared<nn::Lora>(nn::LoraConfig{.rank = 4, .alpha = 8, .targets = {"*_proj"}})};
+  }
   return TinyTrainer("qwen3", {8, 12, 96}, options, {c.scan, c.axis, ops::parse_remat("dots")},
                      c.rate, o);
 }
@@ -155,8 +167,8 @@ Outcome train(TinyTrainer& t, int steps) {
 
 // The run on one device with what else the case says.
 const Outcome& alone(int steps, Case c = {}) {
-  static std::map<std::tuple<int, int64_t, MakeOptimizer>, Outcome> known;
-  auto key = std::make_tuple(steps, c.layers, c.optimizer);
+  static std::map<std::tuple<int, int64_t, MakeOptimizer, bool>, Outcome> known;
+  auto key = std::make_tuple(steps, c.layers, c.optimizer, c.adapters);
   auto it = known.find(key);
   if (it != known.end()) return it->second;
   c.mesh.clear();
@@ -232,6 +244,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, MeshRuns, ::testing::ValuesIn(cases()), [](cons
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (row.param.scan == nn::ScanMode::off) name += "_unrolled";
   if (row.param.zero) name += "_zero";
+  if (row.param.adapters) name += "_adapters";
   if (row.param.plugin == testing::CpuPlugin::older) name += "_older";
   if (row.param.axis != 0) name += row.param.axis == 1 ? "_axis1" : "_last_axis";
   return name;
@@ -316,6 +329,35 @@ TEST(Mesh, PolicyMetricsAreThoseOfOneDevice) {
     EXPECT_NEAR(stats.loss, want_stats.loss, 1e-5 * std::abs(want_stats.loss));
     EXPECT_NEAR(stats.grad_norm, want_stats.grad_norm, 1e-4 * want_stats.grad_norm);
   }
+}
+
+// What transforms add is shared out as what it belongs to: the side of the model's width over fsdp,
+// that of the heads over tensor, the layers over layers; the rank is whole.
+TEST(Mesh, AdaptersAndScalesAreSharedOut) {
+  Case c{"fsdp=2,tensor=2,layers=2"};
+  c.adapters = true;
+  TinyTrainer t = trainer(c);
+  std::map<std::string, std::string> got;
+  int64_t held = 0, whole = 0;
+  for (const auto& [name, array] : t.engine->parameters()->entries()) {
+    const sharding::Slot& slot = t.structure->manifest().at(name);
+    size_t q = name.find("q_proj.");
+    if (q != std::string::npos) got[name.substr(q)] = sharding::text_of(slot.type);
+    if (slot.kind != sharding::Kind::adapter && name.find("weight_scale") == std::string::npos) {
+      continue;
+    }
+    for (size_t d = 0; d < array->shard_count(); ++d) {
+      held += element_count(array->buffer(d).dims()) * 4;
+    }
+    whole += slot.type.bytes();
+  }
+  const std::map<std::string, std::string> want = {
+      {"q_proj.weight", "f32[layers(layer):4@layers, heads:128@tensor, embed:64@fsdp]"},
+      {"q_proj.weight_scale", "f32[layers(layer):4@layers, heads:128@tensor]"},
+      {"q_proj.lora_A.weight", "f32[layers(layer):4@layers, 4, embed:64@fsdp]"},
+      {"q_proj.lora_B.weight", "f32[layers(layer):4@layers, heads:128@tensor, 4]"}};
+  EXPECT_EQ(got, want);
+  EXPECT_EQ(held, 2 * whole);  // in four parts each, on eight devices
 }
 
 // A dim that does not divide is an error where that is asked for.
