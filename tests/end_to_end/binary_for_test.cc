@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,33 +66,50 @@ pid_t start(const Streams& streams, char* const* words, char* const* environment
   return failure == 0 ? pid : -1;
 }
 
-int wait_for(pid_t pid) {
-  int status = 0;
-  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 }  // namespace
 
-Outcome run(const Request& request) {
-  Scratch scratch;
-  Streams streams{(scratch / "in").string(), (scratch / "out").string(),
-                  (scratch / "err").string()};
+Running::Running(const Request& request) {
+  Streams streams{(scratch_ / "in").string(), (scratch_ / "out").string(),
+                  (scratch_ / "err").string()};
   write_file_atomically(streams.in, request.input);
-  fs::path cache = request.cache.empty() ? scratch / "cache" : request.cache;
+  fs::path cache = request.cache.empty() ? scratch_ / "cache" : request.cache;
   std::map<std::string, std::string> variables = request.environment;
   variables.insert({{"STRATA_DEPS", STRATA_DEPS_DIR}, {"STRATA_CACHE", cache.string()}});
   std::vector<std::string> words = request.arguments;
   words.insert(words.begin(), STRATA_BINARY);
   std::vector<std::string> environment = environment_of(variables);
   bool as_nobody = request.unprivileged && ::geteuid() == 0;
-  pid_t pid = (as_nobody ? start_as_nobody : start)(streams, pointers(words).data(),
-                                                    pointers(environment).data());
-  EXPECT_GT(pid, 0) << STRATA_BINARY;
-  if (pid <= 0) return {};
-  int status = wait_for(pid);
-  return {status, read_file(streams.out), read_file(streams.err)};
+  pid_ = (as_nobody ? start_as_nobody : start)(streams, pointers(words).data(),
+                                               pointers(environment).data());
+  EXPECT_GT(pid_, 0) << STRATA_BINARY;
 }
+
+Running::~Running() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, &status_, 0);
+}
+
+bool Running::ended() {
+  if (pid_ > 0 && ::waitpid(pid_, &status_, WNOHANG) == pid_) pid_ = -1;
+  return pid_ <= 0;
+}
+
+void Running::signal(int number) {
+  if (!ended()) ::kill(pid_, number);
+}
+
+Outcome Running::wait() {
+  if (pid_ > 0) ::waitpid(pid_, &status_, 0);
+  pid_ = -1;
+  int status = WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+  return {status, out(), err()};
+}
+
+std::string Running::out() const { return read_file(scratch_ / "out"); }
+std::string Running::err() const { return read_file(scratch_ / "err"); }
+
+Outcome run(const Request& request) { return Running(request).wait(); }
 
 bool permissions_bind() {
   return run({.arguments = {"--version"}, .unprivileged = true}).status == 0;

@@ -1,6 +1,8 @@
 // Runs the built `strata` as a user does: a process of its own, its output caught in files.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <map>
 #include <string>
@@ -30,6 +32,27 @@ struct Request {
   bool unprivileged = false;
 };
 Outcome run(const Request& request);
+
+// The same while it is under way. The destructor kills what has not ended.
+class Running {
+ public:
+  explicit Running(const Request& request);
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  ~Running();
+
+  bool ended();  // without waiting
+  void signal(int number);
+  Outcome wait();
+  // What it printed so far.
+  std::string out() const;
+  std::string err() const;
+
+ private:
+  Scratch scratch_;
+  pid_t pid_ = -1;  // -1 = not there any more
+  int status_ = 0;  // as waitpid has it
+};
 
 // Whether file permissions bind the children of a Request that is `unprivileged`, and they can run
 // the binary at all: not when root's checkout is closed to others.

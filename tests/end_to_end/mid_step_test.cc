@@ -173,6 +173,35 @@ TEST_F(MidStep, AMeshGoesOnAndAnotherOneToo) {
   EXPECT_NEAR(moved.last_loss, want, 1e-4 * want);
 }
 
+// Stopped in an evaluation, a run has saved the step before it and does the evaluation again; so it
+// is with the export.
+TEST_F(MidStep, AnEvaluationOfSftIsDoneAgain) {
+  write_data();
+  Names evaluating = four({"sft.eval_every=2", "sft.eval_batches=3"});
+  sft("whole", evaluating);
+  Names resume = evaluating;
+  resume.push_back("run.resume=true");
+  struct Row {
+    int64_t asked;  // three times an evaluation, then in the export
+    const char* saved;
+    size_t reported;
+  };
+  for (const Row& row :
+       {Row{1, "step-00000002", 1}, Row{4, "step-00000004", 3}, Row{7, "step-00000004", 4}}) {
+    std::string run = "parts" + std::to_string(row.asked);
+    EXPECT_TRUE(sft(run, evaluating, row.asked, StopPoint::evaluation).interrupted);
+    for (bool again : {true, false}) {
+      EXPECT_EQ(saved(run), Names{row.saved});
+      EXPECT_EQ(metrics(run).size(), row.reported);
+      EXPECT_FALSE(fs::exists(dir_ / run / "export"));
+      if (again) sft(run, resume, 0, StopPoint::evaluation);
+    }
+    EXPECT_FALSE(sft(run, resume).interrupted);
+    expect_same_runs(run, "whole", 4);
+    EXPECT_TRUE(fs::exists(dir_ / run / "export"));
+  }
+}
+
 // A line goes bad in the third step: what is done until there is saved, and with the line mended
 // the run goes on as if nothing had been.
 TEST_F(MidStep, ABadLineInTheMiddleOfARunLosesNothing) {
@@ -236,6 +265,30 @@ TEST_F(MidGrpo, StoppedAmongItsTokensASampleIsDrawnAgain) {
   EXPECT_EQ(saved("parts"), Names{"step-00000001"});
   grpo("parts", small({"run.resume=true"}));
   expect_same_runs("parts", "whole", 3);
+}
+
+TEST_F(MidGrpo, AnEvaluationIsDoneAgain) {
+  const Names evaluating = small({"task.validation=4", "grpo.eval_every=1"});
+  GrpoSummary whole = grpo("whole", evaluating);
+  Names resume = evaluating;
+  resume.push_back("run.resume=true");
+  // Asked once a token, at most six of an answer: twice before training, after each step, at the
+  // end.
+  for (int64_t at : {0, 14, 26, 32}) {
+    std::string run = "parts" + std::to_string(at);
+    GrpoSummary first = grpo(run, evaluating, at, StopPoint::evaluation);
+    EXPECT_EQ(at == 0, saved(run).empty());
+    EXPECT_TRUE(first.interrupted);
+    EXPECT_FALSE(fs::exists(dir_ / run / "export"));
+    if (at > 0) grpo(run, resume, 0, StopPoint::evaluation);
+    GrpoSummary rest = grpo(run, resume);
+    EXPECT_FALSE(rest.interrupted);
+    EXPECT_EQ(rest.best_step, whole.best_step);
+    EXPECT_EQ(rest.after, whole.after);
+    expect_same_runs(run, "whole", 3);
+    EXPECT_EQ(metrics(run)[2].find("eval/accuracy"), metrics("whole")[2].find("eval/accuracy"));
+    EXPECT_TRUE(fs::exists(dir_ / run / "export"));
+  }
 }
 
 TEST_F(MidGrpo, TheClockSavesCompletionsAndMicroSteps) {

@@ -13,6 +13,7 @@
 #include "strata/base/strings.h"
 #include "strata/checkpoint/model_files.h"
 #include "strata/cli/commands.h"
+#include "strata/cli/interrupted.h"
 #include "strata/models/registry.h"
 #include "strata/nn/structure.h"
 #include "strata/rl/adapters.h"
@@ -76,7 +77,9 @@ void convert(const Flags& flags) {
   options.ignorable = model->ignorable();
   options.average = flags.average;
   Progress progress("convert");
+  InterruptFlag interrupt;
   options.progress = [&](uint64_t done, uint64_t total) {
+    stop_if_raised(interrupt, flags.target);
     progress.update(static_cast<double>(done), static_cast<double>(total));
   };
   Stopwatch clock;

@@ -22,7 +22,7 @@ constexpr Row kRows[] = {
     {6, "a lawful request that Strata or the plug-in does not serve"},
     {kOutOfResources, "out of memory or disk space"},
     {8, "another process died, hung or cannot be reached"},
-    {130, "interrupted, its state saved"},
+    {130, "interrupted; what a training run had done is saved"},
 };
 
 }  // namespace

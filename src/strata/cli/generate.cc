@@ -9,6 +9,7 @@
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/checkpoint/model_files.h"
 #include "strata/cli/commands.h"
+#include "strata/cli/interrupted.h"
 #include "strata/cli/layout.h"
 #include "strata/models/registry.h"
 #include "strata/sample/generation_config.h"
@@ -164,6 +165,28 @@ void report(const Printer& printer, const runtime::CompileCounters& c, double lo
                   ready, c.compiles));
 }
 
+// Steps the sampler until all is answered. Ctrl-C ends it between two tokens.
+void answer_all(const Flags& flags, sample::Sampler& sampler, const runtime::TablePtr& parameters,
+                Printer& printer) {
+  Progress progress("generate");
+  InterruptFlag interrupt;
+  const int64_t total = sampler.pending();
+  for (bool more = true; more;) {
+    more = sampler.step(parameters);
+    for (sample::Result& r : sampler.take_results()) printer.add(std::move(r));
+    const int64_t left = sampler.pending();
+    if (!flags.stream) {
+      progress.update(static_cast<double>(total - left), static_cast<double>(total),
+                      fmt::format("{}", printer.tokens()));
+    }
+    if (left == 0 || !interrupt.raised()) continue;
+    if (flags.stream && printer.plain()) fmt::print("\n");
+    fail_interrupted("generate", fmt::format("{} answers", total),
+                     fmt::format("an interruption before {} of them", left),
+                     "What was printed is whole; the others were not kept");
+  }
+}
+
 // Everything is read and checked before the model is loaded.
 void generate(const Flags& flags) {
   auto model = models::build_model(std::filesystem::path(flags.model));
@@ -189,14 +212,7 @@ void generate(const Flags& flags) {
   Stopwatch clock;
   runtime::TablePtr parameters = load_model(flags, *model, structure, setup.compiler->client());
   double loaded = clock.seconds();
-  Progress progress("generate");
-  auto total = static_cast<double>(sampler.pending());
-  for (bool more = true; more;) {
-    more = sampler.step(parameters);
-    for (sample::Result& r : sampler.take_results()) printer.add(std::move(r));
-    double left = static_cast<double>(sampler.pending());
-    if (!flags.stream) progress.update(total - left, total, fmt::format("{}", printer.tokens()));
-  }
+  answer_all(flags, sampler, parameters, printer);
   report(printer, setup.compiler->counters(), loaded, clock.seconds() - loaded);
   if (!printer.error().empty()) {
     fail({.id = "cli.generate_failed",

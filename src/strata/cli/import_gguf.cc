@@ -7,6 +7,7 @@
 #include "strata/base/json.h"
 #include "strata/base/strings.h"
 #include "strata/cli/commands.h"
+#include "strata/cli/interrupted.h"
 
 namespace strata::cli {
 namespace {
@@ -19,8 +20,10 @@ struct Flags {
 };
 
 void import(const Flags& flags) {
-  weights::ImportReport r =
-      weights::import_gguf(flags.file, flags.directory, {.dtype = parse_dtype(flags.dtype)});
+  weights::ImportOptions options{.dtype = parse_dtype(flags.dtype)};
+  InterruptFlag interrupt;
+  options.check = [&] { stop_if_raised(interrupt, flags.directory); };
+  weights::ImportReport r = weights::import_gguf(flags.file, flags.directory, options);
   if (flags.json) {
     Json json = {{"directory", flags.directory}, {"dtype", flags.dtype}, {"tensors", r.tensors},
                  {"parameters", r.parameters},   {"bytes", r.bytes},     {"seconds", r.seconds}};

@@ -11,6 +11,7 @@
 #include "strata/checkpoint/load_parameters.h"
 #include "strata/checkpoint/model_files.h"
 #include "strata/cli/commands.h"
+#include "strata/cli/interrupted.h"
 #include "strata/cli/layout.h"
 #include "strata/cli/score_output.h"
 #include "strata/models/registry.h"
@@ -135,7 +136,10 @@ class Scorer {
     if (!std::isfinite(report_.loss)) log_warning("the loss is not finite");
     progress_.update(3, 4, "writing");
     Stopwatch watch;
-    report_.file = write_scores(flags_.out, structure_->manifest(), results);
+    // Before this there is nothing to remove: Ctrl-C ends the process at once.
+    InterruptFlag interrupt;
+    report_.file = write_scores(flags_.out, structure_->manifest(), results,
+                                [&] { stop_if_raised(interrupt, flags_.out); });
     report_.seconds.write = watch.seconds();
     report_.seconds.total = total_.seconds();
     return std::move(report_);

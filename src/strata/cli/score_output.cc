@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -16,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kPiece = size_t{16} << 20;  // bytes written at a time
 constexpr size_t kLogits = 0, kLogprobs = 1, kLoss = 2, kGradients = 3;
 
 // Layer `k` of a stacked gradient, its layer dim gone.
@@ -100,7 +102,8 @@ void check_not_read(const fs::path& path, std::span<const fs::path> read) {
 }
 
 ScoreFile write_scores(const fs::path& path, const sharding::Manifest& manifest,
-                       std::span<const runtime::Array> results) {
+                       std::span<const runtime::Array> results,
+                       const std::function<void()>& check) {
   std::vector<weights::TensorSpec> specs = layout(manifest, results);
   ScoreFile file;
   for (const weights::TensorSpec& s : specs) file.bytes += s.byte_size();
@@ -109,9 +112,15 @@ ScoreFile write_scores(const fs::path& path, const sharding::Manifest& manifest,
   temporary += fmt::format(".tmp-{}", ::getpid());
   {
     weights::SafetensorsWriter writer(temporary, std::move(specs));
-    auto write = [&](const HostTensor& t) { writer.write({t.bytes(), t.byte_size()}); };
+    auto write = [&](const HostTensor& t) {
+      for (size_t at = 0; at < t.byte_size(); at += kPiece) {
+        check();
+        writer.write({t.bytes() + at, std::min(kPiece, t.byte_size() - at)});
+      }
+    };
     write(results[kLogits].get());
     for (size_t i = kGradients; i < results.size(); ++i) {
+      check();
       write_gradient(manifest.slots()[i - kGradients], results[i].get(), writer);
     }
     write(results[kLogprobs].get());

@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "strata/base/error.h"
 #include "strata/base/interrupt.h"
 #include "strata/cli/commands.h"
 #include "strata/cli/device.h"
+#include "strata/cli/interrupted.h"
 #include "strata/rl/grpo.h"
 #include "strata/rl/sampler_rollouts.h"
 #include "strata/rl/sft.h"
@@ -32,12 +32,9 @@ Config open_config(const Flags& flags) {
 // What a script that started the run sees, so that it does not take it for finished.
 void end_if_interrupted(bool interrupted, int64_t steps, const std::filesystem::path& output) {
   if (!interrupted) return;
-  fail({.id = "cli.interrupted",
-        .where = output.string(),
-        .expected = "a run to its last step",
-        .got = fmt::format("an interruption after {} of them", steps),
-        .cure = "What was done is saved: go on with --resume",
-        .code = Code::cancelled});
+  fail_interrupted(output.string(), "a run to its end",
+                   fmt::format("an interruption after {} steps", steps),
+                   "What was done is saved: go on with --resume");
 }
 
 void train_sft(const Flags& flags) {

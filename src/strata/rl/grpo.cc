@@ -29,17 +29,21 @@ struct GrpoRun::State {
   double before = 0;
   std::vector<std::string> replies_before;
   std::vector<bool> right_before;
+  // Metrics of the last finished step, as long as its evaluation or their writing is still to come.
+  std::optional<StepMetrics> unreported;
   std::vector<std::string> replies_after;
   std::vector<bool> right_after;
 
   Json json() const {
-    return {{"step", step},
-            {"best_step", best_step},
-            {"best_accuracy", best_accuracy},
-            {"seconds", seconds},
-            {"before", before},
-            {"replies_before", replies_before},
-            {"right_before", right_before}};
+    Json out{{"step", step},
+             {"best_step", best_step},
+             {"best_accuracy", best_accuracy},
+             {"seconds", seconds},
+             {"before", before},
+             {"replies_before", replies_before},
+             {"right_before", right_before}};
+    if (unreported) out["unreported"] = to_json(*unreported);
+    return out;
   }
   static State from(const Json& j, const std::string& where) {
     State s;
@@ -50,6 +54,7 @@ struct GrpoRun::State {
     s.before = get_double(j, "before", where);
     s.replies_before = j.at("replies_before").get<std::vector<std::string>>();
     s.right_before = j.at("right_before").get<std::vector<bool>>();
+    if (j.contains("unreported")) s.unreported = metrics_from(j["unreported"], where);
     return s;
   }
 };
@@ -67,7 +72,7 @@ GrpoRun::GrpoRun(GrpoConfig config, std::shared_ptr<runtime::Compiler> compiler,
   writer_ = open_writer(config_.run);
   if (config_.run.resume) resume();
   write_file_atomically(config_.run.output / "config.json", config_.effective.dump(2) + "\n");
-  open_sinks(state_->step);
+  open_sinks(state_->step - (state_->unreported ? 1 : 0));
   step_ = std::make_unique<GrpoStep>(*engine_, rewards_, config_.step, phases_, reference_.get());
 }
 
@@ -171,25 +176,31 @@ void GrpoRun::resume() {
   log_line("resumed after " + progress_text(state_->step, work_ ? work_->done : 0));
 }
 
-Evaluation GrpoRun::evaluate_split(const std::vector<Example>& examples) {
+// Nothing when the run is to stop.
+std::optional<Evaluation> GrpoRun::evaluate_split(const std::vector<Example>& examples,
+                                                  const RunClock& clock) {
   PhaseClock::Scope phase(phases_, "evaluate");
-  return evaluate(*rollouts_, examples, config_.step.max_new_tokens);
+  return evaluate(*rollouts_, examples, config_.step.max_new_tokens,
+                  [&] { return clock.stops(StopPoint::evaluation); });
 }
 
-void GrpoRun::first_evaluation() {
+// Whether it was finished. What it found is kept with the first checkpoint.
+bool GrpoRun::first_evaluation(const RunClock& clock) {
   if (!splits_.held_out.empty()) {
-    Evaluation e = evaluate_split(splits_.held_out);
-    state_->before = e.accuracy;
-    for (size_t i = 0; i < std::min(kShownReplies, e.replies.size()); ++i) {
-      state_->replies_before.push_back(e.replies[i]);
-      state_->right_before.push_back(e.right[i] != 0);
+    std::optional<Evaluation> e = evaluate_split(splits_.held_out, clock);
+    if (!e) return false;
+    state_->before = e->accuracy;
+    for (size_t i = 0; i < std::min(kShownReplies, e->replies.size()); ++i) {
+      state_->replies_before.push_back(e->replies[i]);
+      state_->right_before.push_back(e->right[i] != 0);
     }
-    log_line(fmt::format("before training: {:.1f}% of {} held-out problems", 100 * e.accuracy,
+    log_line(fmt::format("before training: {:.1f}% of {} held-out problems", 100 * e->accuracy,
                          splits_.held_out.size()));
   }
-  if (!splits_.validation.empty()) {
-    state_->best_accuracy = evaluate_split(splits_.validation).accuracy;
-  }
+  if (splits_.validation.empty()) return true;
+  std::optional<Evaluation> e = evaluate_split(splits_.validation, clock);
+  if (e) state_->best_accuracy = e->accuracy;
+  return e.has_value();
 }
 
 // Nothing when the run is to stop.
@@ -210,7 +221,7 @@ std::vector<RolloutGroup> GrpoRun::sample(int64_t number, const RunClock& clock)
   return groups;
 }
 
-// Whether the step was finished: it is not when the run is to stop before.
+// Whether the step was finished and reported: it is not when the run is to stop before.
 bool GrpoRun::step(int64_t number, RunClock& clock) {
   GrpoStepResult result;
   {
@@ -233,26 +244,39 @@ bool GrpoRun::step(int64_t number, RunClock& clock) {
   }
   state_->step = number + 1;
   state_version_ = engine_->parameters()->version();
-  if (config_.eval_every > 0 && (number + 1) % config_.eval_every == 0) {
-    evaluate_step(number + 1);
-    result.metrics.add("eval/accuracy",
-                       state_->best_step == number + 1 ? state_->best_accuracy : last_accuracy_);
+  state_->unreported = std::move(result.metrics);
+  return report_step(clock);
+}
+
+// Evaluates after the last step where that is due, and writes its metrics. False when the run is
+// to stop before that is done.
+bool GrpoRun::report_step(const RunClock& clock) {
+  StepMetrics metrics = *state_->unreported;
+  const int64_t step = state_->step;
+  bool better = false;
+  if (config_.eval_every > 0 && step % config_.eval_every == 0 && !splits_.validation.empty()) {
+    std::optional<Evaluation> e;
+    with_evaluated(config_.run, *engine_, [&] { e = evaluate_split(splits_.validation, clock); });
+    if (!e) return false;
+    metrics.add("eval/accuracy", e->accuracy);
+    better = e->accuracy > state_->best_accuracy;
+    if (better) state_->best_accuracy = e->accuracy;
+    if (better) state_->best_step = step;
   }
-  phases_.report_step(result.metrics);
-  add_memory(result.metrics);
-  result.metrics.add("compiles", static_cast<double>(session_.compiler->counters().compiles));
-  metrics_.write(std::move(result.metrics));
+  phases_.report_step(metrics);
+  add_memory(metrics);
+  metrics.add("compiles", static_cast<double>(session_.compiler->counters().compiles));
+  metrics_.write(std::move(metrics));
+  state_->unreported.reset();
+  if (better) save(step);
   return true;
 }
 
-void GrpoRun::evaluate_step(int64_t step) {
-  if (splits_.validation.empty()) return;
-  with_evaluated(config_.run, *engine_,
-                 [&] { last_accuracy_ = evaluate_split(splits_.validation).accuracy; });
-  if (last_accuracy_ <= state_->best_accuracy) return;
-  state_->best_accuracy = last_accuracy_;
-  state_->best_step = step;
-  save(step);
+// A step with its report, or what is left of one. False when the run is to stop before that is
+// done.
+bool GrpoRun::go_on(RunClock& clock) {
+  if (state_->unreported) return report_step(clock);
+  return !clock.stops(StopPoint::step) && step(state_->step, clock);
 }
 
 void GrpoRun::save(int64_t step) {
@@ -290,18 +314,20 @@ void GrpoRun::save_before_failure() {
 }
 
 void GrpoRun::train_steps(RunClock& clock, GrpoSummary& summary) {
-  for (int64_t s = state_->step; s < config_.steps; ++s) {
+  while (state_->unreported || state_->step < config_.steps) {
+    const int64_t number = state_->step + (state_->unreported ? 0 : 1);
     try {
-      summary.interrupted = clock.stops(StopPoint::step) || !step(s, clock);
+      summary.interrupted = !go_on(clock);
     } catch (Error& e) {
-      e.add_context(fmt::format("in step {} of the run in {}", s + 1, config_.run.output.string()));
+      e.add_context(
+          fmt::format("in step {} of the run in {}", number, config_.run.output.string()));
       save_before_failure();
       throw;
     }
     if (summary.interrupted) return;
-    bool due = config_.run.save_every > 0 && (s + 1) % config_.run.save_every == 0;
-    if ((due || clock.save_is_due()) && saved_step_ != s + 1) {
-      save(s + 1);
+    bool due = config_.run.save_every > 0 && state_->step % config_.run.save_every == 0;
+    if ((due || clock.save_is_due()) && saved_step_ != state_->step) {
+      save(state_->step);
       clock.saved();
     }
   }
@@ -311,46 +337,51 @@ GrpoSummary GrpoRun::run(const Interrupted& interrupted) {
   report_memory(engine_->prepare(true), session_.compiler->client()->platform_name(),
                 machine_memory(), saving_bytes(config_.run, *engine_));
   RunClock clock(config_.run, interrupted);
-  if (state_->step == 0 && !work_) first_evaluation();
   GrpoSummary summary;
-  train_steps(clock, summary);
+  if (state_->step == 0 && !work_) summary.interrupted = !first_evaluation(clock);
+  if (!summary.interrupted) train_steps(clock, summary);
   if (work_ || (state_->step > 0 && saved_step_ != state_->step)) save(state_->step);
   writer_->wait();
   summary.steps = state_->step;
   summary.best_step = state_->best_step;
   summary.before = state_->before;
   summary.held_out = static_cast<int64_t>(splits_.held_out.size());
-  if (!summary.interrupted) finish(summary);
+  if (!summary.interrupted) summary.interrupted = !finish(clock, summary);
   return summary;
 }
 
 // What is kept is what did best on the validation problems; without any it is what came last.
-void GrpoRun::finish(GrpoSummary& summary) {
+// False when the run is to stop before it is evaluated and exported.
+bool GrpoRun::finish(const RunClock& clock, GrpoSummary& summary) {
   const bool last =
       splits_.validation.empty() || config_.eval_every == 0 || summary.best_step == state_->step;
+  bool done = false;
   if (last) {
     summary.best_step = state_->step;
-    with_evaluated(config_.run, *engine_, [&] { evaluate_and_export(summary); });
+    with_evaluated(config_.run, *engine_, [&] { done = evaluate_and_export(clock, summary); });
   } else {
     restore_evaluated(config_.run, session_, *engine_, summary.best_step);
-    evaluate_and_export(summary);
+    done = evaluate_and_export(clock, summary);
   }
+  if (!done) return false;
   summary.seconds = state_->seconds + clock_.seconds();
   summary.peak_gib = static_cast<double>(memory_use().peak_bytes) / double{1 << 30};
   write_outputs(summary);
+  return true;
 }
 
-void GrpoRun::evaluate_and_export(GrpoSummary& summary) {
+bool GrpoRun::evaluate_and_export(const RunClock& clock, GrpoSummary& summary) {
   if (!splits_.held_out.empty()) {
-    Evaluation e = evaluate_split(splits_.held_out);
-    summary.after = e.accuracy;
-    for (size_t i = 0; i < std::min(kShownReplies, e.replies.size()); ++i) {
-      state_->replies_after.push_back(e.replies[i]);
-      state_->right_after.push_back(e.right[i] != 0);
+    std::optional<Evaluation> e = evaluate_split(splits_.held_out, clock);
+    if (!e) return false;
+    summary.after = e->accuracy;
+    for (size_t i = 0; i < std::min(kShownReplies, e->replies.size()); ++i) {
+      state_->replies_after.push_back(e->replies[i]);
+      state_->right_after.push_back(e->right[i] != 0);
     }
   }
   PhaseClock::Scope phase(phases_, "export");
-  export_run(config_.run, session_, *engine_);
+  return export_run(config_.run, session_, *engine_, clock);
 }
 
 void GrpoRun::write_outputs(const GrpoSummary& s) {

@@ -45,8 +45,9 @@ class GrpoRun {
   ~GrpoRun();
 
   // Trains until the configured step, or until `interrupted` or run.max_seconds between two
-  // micro-steps or two sampled tokens: then the state is saved and the summary says so. A step's
-  // completions are saved with it once they are whole.
+  // micro-steps or two sampled tokens, evaluations included: then the state is saved and the
+  // summary says so. A step's completions are saved with it once they are whole; an evaluation that
+  // was stopped is done again.
   GrpoSummary run(const Interrupted& interrupted);
 
  private:
@@ -57,17 +58,19 @@ class GrpoRun {
   void open_sinks(int64_t resume_at);
   void resume();
   void train_steps(RunClock& clock, GrpoSummary& summary);
-  void first_evaluation();
+  bool first_evaluation(const RunClock& clock);
+  bool go_on(RunClock& clock);
   std::vector<RolloutGroup> sample(int64_t step, const RunClock& clock);
   bool step(int64_t step, RunClock& clock);
-  void evaluate_step(int64_t step);
+  bool report_step(const RunClock& clock);
   void save(int64_t step);
   void save_before_failure();
-  void finish(GrpoSummary& summary);
-  void evaluate_and_export(GrpoSummary& summary);
+  bool finish(const RunClock& clock, GrpoSummary& summary);
+  bool evaluate_and_export(const RunClock& clock, GrpoSummary& summary);
   void write_outputs(const GrpoSummary& summary);
   Report report(const GrpoSummary& summary) const;
-  Evaluation evaluate_split(const std::vector<Example>& examples);
+  std::optional<Evaluation> evaluate_split(const std::vector<Example>& examples,
+                                           const RunClock& clock);
 
   GrpoConfig config_;
   Stopwatch clock_;
@@ -84,7 +87,6 @@ class GrpoRun {
   std::unique_ptr<GrpoStep> step_;
   std::unique_ptr<State> state_;
   std::optional<GrpoWork> work_;  // of the step under way
-  double last_accuracy_ = 0;
   int64_t saved_step_ = -1;
   // Of the parameters after the last finished step; nothing when they are already others.
   std::optional<uint64_t> state_version_ = 0;

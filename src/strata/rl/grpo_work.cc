@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "strata/base/error.h"
@@ -59,25 +58,6 @@ class Reader {
   size_t at_ = 0;
 };
 
-Json json_of(const StepMetrics& metrics) {
-  Json scalars = Json::array();
-  for (const Scalar& s : metrics.scalars) scalars.push_back({s.name, s.value});
-  return {{"step", metrics.step}, {"time", metrics.wall_time}, {"scalars", scalars}};
-}
-
-// JSON knows no NaN: null stands for it.
-StepMetrics metrics_from(const Json& json, const std::string& where) {
-  StepMetrics out;
-  out.step = get_int(json, "step", where);
-  out.wall_time = get_double(json, "time", where);
-  for (const Json& s : json.at("scalars")) {
-    const Json& v = s.at(1);
-    out.add(s.at(0).get<std::string>(),
-            v.is_null() ? std::numeric_limits<double>::quiet_NaN() : v.get<double>());
-  }
-  return out;
-}
-
 std::vector<BatchGroup> groups_from(const Json& json, std::span<const StepTensor> tensors,
                                     const std::string& where) {
   Reader<int32_t> prompts(find(tensors, "prompts", DType::i32, where), "prompts", where);
@@ -125,7 +105,7 @@ Json to_json(const GrpoWork& work) {
   }
   return {{"groups", groups},
           {"batches", work.batches.size()},
-          {"metrics", json_of(work.result.metrics)},
+          {"metrics", to_json(work.result.metrics)},
           {"rewards", work.result.rewards},
           {"solved", work.result.solved}};
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "strata/base/error.h"
 #include "strata/base/file.h"
 #include "strata/base/json.h"
 #include "strata/base/strings.h"
@@ -86,6 +87,32 @@ std::optional<double> StepMetrics::find(std::string_view name) const {
     if (s.name == name) return s.value;
   }
   return std::nullopt;
+}
+
+Json to_json(const StepMetrics& metrics) {
+  Json scalars = Json::array();
+  for (const Scalar& s : metrics.scalars) scalars.push_back({s.name, s.value});
+  return {{"step", metrics.step}, {"time", metrics.wall_time}, {"scalars", scalars}};
+}
+
+StepMetrics metrics_from(const Json& json, const std::string& where) {
+  StepMetrics out;
+  out.step = get_int(json, "step", where);
+  out.wall_time = get_double(json, "time", where);
+  try {
+    for (const Json& s : json.at("scalars")) {
+      const Json& v = s.at(1);
+      out.add(s.at(0).get<std::string>(),
+              v.is_null() ? std::numeric_limits<double>::quiet_NaN() : v.get<double>());
+    }
+  } catch (const Json::exception& e) {
+    fail({.id = "rl.saved_metrics",
+          .where = where + ", metrics of a step",
+          .expected = "'scalars', a list of names and numbers",
+          .got = e.what(),
+          .code = Code::data_loss});
+  }
+  return out;
 }
 
 void add_rewards(StepMetrics& metrics, const RewardTable& table) {

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "strata/base/json.h"
 #include "strata/rl/advantage.h"
 #include "strata/rl/append_file.h"
 #include "strata/rl/mask.h"
@@ -41,6 +42,12 @@ struct StepMetrics {
   void add(std::string_view name, double value);
   std::optional<double> find(std::string_view name) const;
 };
+
+// {"step", "time", "scalars": [[NAME, VALUE], …]}, for a checkpoint; null stands for what is not
+// finite, and becomes NaN. Throws as get_int and get_double, naming `where`; data_loss
+// (rl.saved_metrics) for scalars that are none.
+Json to_json(const StepMetrics& metrics);
+StepMetrics metrics_from(const Json& json, const std::string& where);
 
 // One a reward, and how often it failed where it did.
 void add_rewards(StepMetrics& metrics, const RewardTable& table);

@@ -157,6 +157,22 @@ TEST(Metrics, LogWritesToAllSinksAndKeepsTheSteps) {
   EXPECT_EQ(a, 1);
 }
 
+// As a checkpoint keeps them.
+TEST(Metrics, OfAStepThatIsStillToBeReported) {
+  StepMetrics m{3, 1.5, {}};
+  m.add("loss/train", 0.25);
+  m.add("loss/kl", std::numeric_limits<double>::quiet_NaN());
+  StepMetrics back = metrics_from(parse_json(to_json(m).dump(), "here"), "here");
+  EXPECT_EQ(back.step, 3);
+  EXPECT_EQ(back.wall_time, 1.5);
+  EXPECT_EQ(back.find("loss/train"), 0.25);
+  EXPECT_TRUE(std::isnan(*back.find("loss/kl")));
+  Json broken = to_json(m);
+  broken["scalars"][0] = {1, 2};
+  EXPECT_EQ(error_id([&] { metrics_from(broken, "here"); }, "'scalars'", Code::data_loss),
+            "rl.saved_metrics");
+}
+
 TEST(Metrics, BatchesBecomeScalars) {
   StepMetrics m = StepMetrics::now(4);
   EXPECT_GT(m.wall_time, 1.6e9);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,7 +38,9 @@ struct Evaluation {
   std::vector<std::string> replies;
   std::vector<uint8_t> right;
 };
-Evaluation evaluate(RolloutSource& source, std::span<const Example> examples,
-                    int64_t max_new_tokens);
+// Nothing when `interrupted`, which is asked between tokens, said so.
+std::optional<Evaluation> evaluate(RolloutSource& source, std::span<const Example> examples,
+                                   int64_t max_new_tokens,
+                                   const std::function<bool()>& interrupted = {});
 
 }  // namespace strata::rl

@@ -270,13 +270,17 @@ void replace_directory(const fs::path& place, const std::function<void(const fs:
 
 }  // namespace
 
-void export_run(const RunConfig& run, const Session& session, const Engine& engine,
-                const fs::path& target) {
+bool export_run(const RunConfig& run, const Session& session, const Engine& engine,
+                const RunClock& clock, const fs::path& target) {
+  struct Stopped {};
   const sharding::Manifest& manifest = session.structure->manifest();
   checkpoint::ArrayRefs parameters = checkpoint::refs_of(*engine.parameters());
+  checkpoint::ExportOptions options = export_options(session);
+  options.progress = [&](uint64_t, uint64_t) {
+    if (clock.stops(StopPoint::evaluation)) throw Stopped();
+  };
   auto write = [&](const fs::path& path) {
-    checkpoint::export_hf(path, manifest, parameters, session.options.model,
-                          export_options(session));
+    checkpoint::export_hf(path, manifest, parameters, session.options.model, options);
   };
   Json peft = peft_config(*session.model, session.options.model.string());
   if (!peft.is_null()) {
@@ -284,7 +288,12 @@ void export_run(const RunConfig& run, const Session& session, const Engine& engi
       checkpoint::export_adapter(path, manifest, parameters, peft);
     });
   }
-  target.empty() ? replace_directory(run.output / "export", write) : write(target);
+  try {
+    target.empty() ? replace_directory(run.output / "export", write) : write(target);
+  } catch (const Stopped&) {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace strata::rl

@@ -103,7 +103,9 @@ void restore_evaluated(const RunConfig& run, const Session& session, Engine& eng
 // Writes a Hugging Face directory of the current parameters, adapters merged, to `target`, which
 // must not exist, or, where that is empty, to RUN/export in place of an older one. A failure leaves
 // the older one. A model with adapters also writes these, as PEFT reads them, to RUN/adapter.
-void export_run(const RunConfig& run, const Session& session, const Engine& engine,
-                const std::filesystem::path& target = {});
+// Returns whether it was done: not when `clock` stops it (StopPoint::evaluation) between two
+// tensors, which leaves the older one too.
+bool export_run(const RunConfig& run, const Session& session, const Engine& engine,
+                const RunClock& clock, const std::filesystem::path& target = {});
 
 }  // namespace strata::rl

@@ -95,7 +95,8 @@ SftRun::SftRun(SftConfig config, std::shared_ptr<runtime::Compiler> compiler)
   writer_ = open_writer(config_.run);
   if (config_.run.resume) resume();
   write_file_atomically(config_.run.output / "config.json", config_.effective.dump(2) + "\n");
-  auto at = config_.run.resume ? std::optional<int64_t>(done_) : std::nullopt;
+  const int64_t reported = done_ - (unreported_ ? 1 : 0);
+  auto at = config_.run.resume ? std::optional<int64_t>(reported) : std::nullopt;
   metrics_.add(std::make_unique<JsonLinesSink>(config_.run.output / "metrics.jsonl", at));
   metrics_.add(std::make_unique<TensorBoardSink>(config_.run.output / "tensorboard", at));
   metrics_.add(std::make_unique<LiveLine>("sft", done_, config_.steps));
@@ -158,6 +159,9 @@ void SftRun::resume() {
     micro_ = *saved->micro_steps;
     trained_ = get_double(saved->state, "trained", run.string());
   }
+  if (saved->state.contains("unreported")) {
+    unreported_ = metrics_from(saved->state["unreported"], run.string());
+  }
   log_line("resumed after " + progress_text(done_, micro_));
 }
 
@@ -186,9 +190,9 @@ void SftRun::micro_step() {
 }
 
 // Whether the step was finished: it is not when the run is to stop before.
-bool SftRun::step(RunClock& clock, StepMetrics& metrics, double& loss) {
+bool SftRun::step(RunClock& clock) {
   PhaseClock::Scope phase(phases_, "step");
-  metrics = StepMetrics::now(done_);
+  StepMetrics metrics = StepMetrics::now(done_);
   while (micro_ < config_.accumulate) {
     if (micro_ > 0 && clock.stops(StopPoint::micro_step)) return false;
     micro_step();
@@ -203,7 +207,7 @@ bool SftRun::step(RunClock& clock, StepMetrics& metrics, double& loss) {
   metrics.add("loss/lr", update.lr);
   metrics.add("train/tokens", trained_);
   metrics.add("train/updates_skipped", static_cast<double>(engine_->counts().steps_skipped));
-  loss = update.loss;
+  unreported_ = std::move(metrics);
   ++done_;
   micro_ = 0;
   trained_ = 0;
@@ -211,12 +215,14 @@ bool SftRun::step(RunClock& clock, StepMetrics& metrics, double& loss) {
   return true;
 }
 
-double SftRun::evaluate() {
+// Nothing when the run is to stop.
+std::optional<double> SftRun::evaluate(const RunClock& clock) {
   PhaseClock::Scope phase(phases_, "evaluate");
   data::Dataset dataset = open_dataset(config_.eval);
   data::BatchStream stream = open_stream(dataset, 1);
   double sum = 0, weight = 0;
   for (int64_t k = 0; config_.eval_batches == 0 || k < config_.eval_batches; ++k) {
+    if (clock.stops(StopPoint::evaluation)) return std::nullopt;
     std::optional<data::Batch> batch = stream.next();
     if (!batch) break;
     TokenBatch tokens = token_batch(*batch, engine_->shape());
@@ -240,6 +246,7 @@ void SftRun::save() {
     progress.micro_steps = micro_;
     progress.state = {{"trained", trained_}};
   }
+  if (unreported_) progress.state["unreported"] = to_json(*unreported_);
   progress.config = config_.effective;
   progress.counts = counts_;
   save_run(*writer_, session_, *engine_, config_.run.seed, progress);
@@ -270,18 +277,43 @@ void SftRun::save_before_failure(const Error& error) {
   }
 }
 
-void SftRun::report(StepMetrics metrics, SftSummary& summary) {
+// Evaluates after the last step where that is due, and writes its metrics. False when the run is
+// to stop before that is done.
+bool SftRun::report(const RunClock& clock, SftSummary& summary) {
+  StepMetrics metrics = *unreported_;
   bool last = done_ == config_.steps;
   bool evaluates = !config_.eval.empty() &&
                    (last || (config_.eval_every > 0 && done_ % config_.eval_every == 0));
   if (evaluates) {
-    with_evaluated(config_.run, *engine_, [&] { summary.eval_loss = evaluate(); });
-    metrics.add("loss/eval", *summary.eval_loss);
+    std::optional<double> loss;
+    with_evaluated(config_.run, *engine_, [&] { loss = evaluate(clock); });
+    if (!loss) return false;
+    summary.eval_loss = loss;
+    metrics.add("loss/eval", *loss);
   }
   phases_.report_step(metrics);
   add_memory(metrics);
   metrics.add("compiles", static_cast<double>(session_.compiler->counters().compiles));
   metrics_.write(std::move(metrics));
+  unreported_.reset();
+  return true;
+}
+
+// A step with its report, or what is left of one. False when the run is to stop before that is
+// done.
+bool SftRun::go_on(RunClock& clock, SftSummary& summary) {
+  if (!unreported_ && (clock.stops(StopPoint::step) || !step(clock))) return false;
+  summary.last_loss = unreported_->find("loss/train").value_or(0);
+  if (summary.first_loss == 0) summary.first_loss = summary.last_loss;
+  return report(clock, summary);
+}
+
+bool SftRun::finish(const RunClock& clock) {
+  bool done = false;
+  with_evaluated(config_.run, *engine_, [&] {
+    done = export_run(config_.run, session_, *engine_, clock, config_.export_to);
+  });
+  return done;
 }
 
 SftSummary SftRun::run(const Interrupted& interrupted) {
@@ -289,22 +321,19 @@ SftSummary SftRun::run(const Interrupted& interrupted) {
                 session_.compiler->client()->platform_name(), machine_memory(),
                 saving_bytes(config_.run, *engine_));
   SftSummary out;
-  const int64_t first = done_;
   RunClock clock(config_.run, interrupted);
   begin_step();
-  while (done_ < config_.steps) {
-    StepMetrics metrics;
+  while (unreported_ || done_ < config_.steps) {
+    const int64_t number = done_ + (unreported_ ? 0 : 1);
     try {
-      out.interrupted = clock.stops(StopPoint::step) || !step(clock, metrics, out.last_loss);
+      out.interrupted = !go_on(clock, out);
     } catch (Error& e) {
       e.add_context(
-          fmt::format("in step {} of the run in {}", done_ + 1, config_.run.output.string()));
+          fmt::format("in step {} of the run in {}", number, config_.run.output.string()));
       save_before_failure(e);
       throw;
     }
     if (out.interrupted) break;
-    if (done_ == first + 1) out.first_loss = out.last_loss;
-    report(std::move(metrics), out);
     bool due = config_.run.save_every > 0 && done_ % config_.run.save_every == 0;
     if (due || clock.save_is_due()) {
       save();
@@ -314,10 +343,7 @@ SftSummary SftRun::run(const Interrupted& interrupted) {
   if (done_ > 0 || micro_ > 0) save();
   writer_->wait();
   out.steps = done_;
-  if (!out.interrupted) {
-    with_evaluated(config_.run, *engine_,
-                   [&] { export_run(config_.run, session_, *engine_, config_.export_to); });
-  }
+  if (!out.interrupted) out.interrupted = !finish(clock);
   out.seconds = clock_.seconds();
   return out;
 }

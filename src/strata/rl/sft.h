@@ -53,7 +53,8 @@ class SftRun {
   SftRun(SftConfig config, std::shared_ptr<runtime::Compiler> compiler);
   ~SftRun();
   // Trains until the configured step, or until `interrupted` or run.max_seconds between two
-  // micro-steps; the state is saved either way, and resuming goes on there. It is also saved before
+  // micro-steps or two batches of an evaluation; the state is saved either way, and resuming goes
+  // on there. An evaluation that was stopped is done again. It is also saved before
   // an error leaves, such as that of a bad line, as far as the state is whole.
   SftSummary run(const Interrupted& interrupted);
 
@@ -61,11 +62,13 @@ class SftRun {
   void open_data();
   void make_engine();
   void resume();
-  bool step(RunClock& clock, StepMetrics& metrics, double& loss);
+  bool go_on(RunClock& clock, SftSummary& summary);
+  bool step(RunClock& clock);
   void micro_step();
   void begin_step();
-  double evaluate();
-  void report(StepMetrics metrics, SftSummary& summary);
+  std::optional<double> evaluate(const RunClock& clock);
+  bool report(const RunClock& clock, SftSummary& summary);
+  bool finish(const RunClock& clock);
   void save();
   void save_before_failure(const Error& error);
   Json position() const;
@@ -83,6 +86,8 @@ class SftRun {
   PhaseClock phases_;
   MetricsLog metrics_;
   int64_t done_ = 0;  // steps
+  // Metrics of the last of them, as long as its evaluation or their writing is still to come.
+  std::optional<StepMetrics> unreported_;
   // Of the step under way: micro-steps done, trained tokens in them, and, as at its beginning (or
   // when it was resumed in its middle), position in the data, counts, version of the parameters.
   int64_t micro_ = 0;

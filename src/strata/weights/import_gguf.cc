@@ -60,7 +60,7 @@ void convert_vector(const GgufTensorPlan& plan, const std::string& where, Encode
 }
 
 void convert_matrix(const GgufTensorPlan& plan, const std::string& where, Encoder& encoder,
-                    ShardedWriter& out) {
+                    ShardedWriter& out, const std::function<void()>& check) {
   const GgufTensor& t = *plan.source;
   int64_t rows = plan.dims[0], columns = plan.dims[1];
   int64_t chunk = std::clamp<int64_t>(kChunkElements / columns, 1, rows);
@@ -76,6 +76,7 @@ void convert_matrix(const GgufTensorPlan& plan, const std::string& where, Encode
                  where);
     }
     out.write(encoder.encode(values));
+    if (check) check();
   }
 }
 
@@ -102,7 +103,7 @@ void write_weights(const GgufFile& file, const GgufModelPlan& model, const fs::p
     if (plan.dims.size() == 1) {
       convert_vector(plan, where, encoder, writer);
     } else {
-      convert_matrix(plan, where, encoder, writer);
+      convert_matrix(plan, where, encoder, writer, options.check);
     }
     file.release(*plan.source);
     done += static_cast<double>(spec.byte_size());

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 
 #include "strata/base/dtype.h"
 
@@ -11,6 +12,8 @@ namespace strata::weights {
 struct ImportOptions {
   DType dtype = DType::f32;  // or bf16: rounded to nearest even
   uint64_t max_shard_bytes = 5'000'000'000;
+  // Called between pieces; what it throws stops the import, of which nothing is left then.
+  std::function<void()> check = {};
 };
 
 struct ImportReport {
