@@ -27,13 +27,8 @@ Array::Array(SpecPtr spec, pjrt::Buffer buffer)
   check_layout();
 }
 
-Array Array::adopt(SpecPtr spec, pjrt::Buffer first, std::vector<pjrt::Buffer> rest) {
-  Array array;
-  array.spec_ = std::move(spec);
-  array.first_ = std::move(first);
-  array.rest_ = std::move(rest);
-  return array;
-}
+Array::Array(SpecPtr spec, pjrt::Buffer first, std::vector<pjrt::Buffer> rest, Unchecked)
+    : spec_(std::move(spec)), first_(std::move(first)), rest_(std::move(rest)) {}
 
 void Array::check_layout() const {
   for (size_t s = 0; s < spec_->shards.size(); ++s) {

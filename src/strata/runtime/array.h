@@ -29,6 +29,13 @@ class Array {
   Array(SpecPtr spec, std::vector<pjrt::Buffer> buffers);
   // The same for one device, without a list.
   Array(SpecPtr spec, pjrt::Buffer buffer);
+  // The same without looking at the buffers: for Executor, which looks at a program's first
+  // results.
+  class Unchecked {
+    friend class Executor;
+    Unchecked() = default;
+  };
+  Array(SpecPtr spec, pjrt::Buffer first, std::vector<pjrt::Buffer> rest, Unchecked);
   Array(Array&& other) noexcept;
   Array& operator=(Array&& other) noexcept;
   ~Array() = default;
@@ -71,8 +78,6 @@ class Array {
 
  private:
   friend class Executor;
-  // Without looking at the buffers: what comes out of a program in a steady loop.
-  static Array adopt(SpecPtr spec, pjrt::Buffer first, std::vector<pjrt::Buffer> rest);
   void check() const;
   void check_layout() const;
 

@@ -142,7 +142,7 @@ std::vector<Array> Executor::wrap(std::vector<pjrt::Buffer> outputs) {
     const SpecPtr& spec = program_->results()[i].spec;
     std::vector<pjrt::Buffer> rest;
     for (size_t d = 1; d < devices; ++d) rest.push_back(std::move(outputs[d * count + i]));
-    arrays.push_back(Array::adopt(spec, std::move(outputs[i]), std::move(rest)));
+    arrays.emplace_back(spec, std::move(outputs[i]), std::move(rest), Array::Unchecked());
     if (!results_checked_) arrays.back().check_layout();
   }
   results_checked_ = true;
