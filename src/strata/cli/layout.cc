@@ -22,8 +22,9 @@ void declare_layout(CLI::App& app, LayoutFlags& flags) {
   app.add_flag("--nested-scan", flags.nested,
                "Equal layers next to each other in a cycle are a loop inside of the loop")
       ->group(group);
-  app.add_option("--remat", flags.remat,
-                 "What the reverse sweep recomputes: none, dots, full or names:TAG,TAG")
+  app.add_option(
+         "--remat", flags.remat,
+         "What the reverse sweep recomputes: none, dots, full, names:TAG,TAG or offload:TAG,TAG")
       ->check(parses_with([](const std::string& text) { ops::parse_remat(text); }))
       ->capture_default_str()
       ->group(group);

@@ -107,7 +107,8 @@ TEST(StackEquivalence, ThePlanOfTheMixedStack) {
 TEST(StackEquivalence, UnderEveryRematPolicy) {
   Results want = run(kMixed, options(ScanMode::off));
   EXPECT_EQ(want.size(), 5u + 2u + 9u * 5u + 2u + 1u) << "a gradient for every parameter";
-  for (const char* remat : {"none", "dots", "full", "names:act", "names:act,only_b"}) {
+  for (const char* remat :
+       {"none", "dots", "full", "names:act", "names:act,only_b", "offload:act"}) {
     SCOPED_TRACE(remat);
     expect_same(run(kMixed, options(ScanMode::automatic, 0, remat)), want, 1e-5);
   }

@@ -37,7 +37,7 @@ std::vector<const ir::OpDef*> all_ops() {
           // linalg.h
           &kTriangularSolve,
           // misc.h
-          &kCustomCall, &kOptimizationBarrier, &kShardingConstraint,
+          &kCustomCall, &kOptimizationBarrier, &kPlacement, &kShardingConstraint,
           // parts.h
           &kOnParts,
           // random.h

@@ -114,6 +114,7 @@ std::vector<PartValue> Batching::node(Node& n, const std::vector<PartValue>& in)
     }
     return out;
   }
+  if (Value moved = placed_like(n, plain[0]); moved) return one(moved);
   if (is_any(n, {&kDotGeneral})) return one(dot(n, in));
   if (is_any(n, {&kGather})) return one(gathered(n, in));
   if (is_any(n, {&kScatter})) return one(scattered(n, in));

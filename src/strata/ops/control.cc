@@ -14,7 +14,7 @@ namespace {
 
 using Regions = std::vector<std::unique_ptr<ir::Region>>;
 
-constexpr std::string_view kPolicies[] = {"none", "dots", "full", "names"};
+constexpr std::string_view kPolicies[] = {"none", "dots", "full", "names", "offload"};
 
 // Checks that a region's result types are `expected`.
 void check_results(const Node& n, const ir::Region& region, std::span<const Type> expected,
@@ -238,19 +238,15 @@ Remat parse_remat(const std::string& text) {
   for (size_t i = 0; i < 3; ++i) {
     if (text == kPolicies[i]) return {static_cast<Remat::Policy>(i), {}};
   }
-  if (text.starts_with("names:") && text.size() > 6) {
-    return {Remat::Policy::names, split(text.substr(6), ',')};
-  }
-  if (text.starts_with("offload")) {
-    unimplemented({.id = "ops.remat_offload",
-                   .where = "remat",
-                   .expected = "none, dots, full or names:TAG,TAG",
-                   .got = "'" + text + "': saved values in host memory",
-                   .cure = "Use full, which saves least on the device"});
+  for (size_t i = 3; i < 5; ++i) {
+    std::string prefix = std::string(kPolicies[i]) + ":";
+    if (text.starts_with(prefix) && text.size() > prefix.size()) {
+      return {static_cast<Remat::Policy>(i), split(text.substr(prefix.size()), ',')};
+    }
   }
   fail({.id = "ops.remat_policy",
         .where = "remat",
-        .expected = "none, dots, full or names:TAG,TAG",
+        .expected = "none, dots, full, names:TAG,TAG or offload:TAG,TAG",
         .got = "'" + text + "'"});
 }
 

@@ -19,14 +19,15 @@ extern const ir::OpDef kCall, kIf, kScan, kWhile;
 //   dots   products (and other region ops) are saved; elementwise work is computed again
 //   full   only the body's inputs are saved; everything is computed again
 //   names  only values tagged with one of `names` are saved
+//   offload  the same, and they wait in host memory (on plug-ins that have one)
 struct Remat {
-  enum class Policy { none, dots, full, names };
+  enum class Policy { none, dots, full, names, offload };
   Policy policy = Policy::none;
   std::vector<std::string> names = {};
 };
 
-// "none", "dots", "full" or "names:a,b". Throws invalid_argument listing the valid forms, and
-// unimplemented for "offload", which no plug-in at hand could be tested with.
+// "none", "dots", "full", "names:a,b" or "offload:a,b". Throws invalid_argument listing the valid
+// forms.
 Remat parse_remat(const std::string& text);
 std::string text_of(const Remat& remat);
 

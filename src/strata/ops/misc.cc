@@ -7,6 +7,9 @@ namespace {
 
 using Cotangents = std::span<const Value>;
 
+// The compiler's own target: it moves the value and removes the call.
+constexpr std::string_view kPlaceTarget = "annotate_device_placement";
+
 Values results_of(Node& node) {
   Values out;
   for (size_t i = 0; i < node.results.size(); ++i) out.push_back(node.result(static_cast<int>(i)));
@@ -57,7 +60,16 @@ AttributeTexts print_custom_call(const Node& n) {
       {"has_side_effect", n.attributes.get<bool>("has_side_effect") ? "true" : "false"},
       {"api_version", std::to_string(version) + " : i32"}};
   if (!config.empty()) out.emplace_back("backend_config", version == 4 ? config : quoted(config));
+  const std::string& frontend = n.attributes.get<std::string>("frontend_attributes");
+  if (!frontend.empty()) out.emplace_back("mhlo.frontend_attributes", frontend);
   return out;
+}
+
+Value place_call(Value x, const std::string& frontend_attributes) {
+  return custom_call({x}, {.target = std::string(kPlaceTarget),
+                           .results = {x.type()},
+                           .has_side_effect = true,
+                           .frontend_attributes = frontend_attributes})[0];
 }
 
 }  // namespace
@@ -79,6 +91,17 @@ constexpr OpDef kOptimizationBarrier{
       return out;
     },
     .gradient = ir::rule(barrier_gradient),
+};
+
+constexpr OpDef kPlacement{
+    .name = "placement",
+    .arity = 1,
+    .shape = [](const Node& n) -> std::vector<Type> { return {n.operands[0].type()}; },
+    .gradient = ir::rule([](Node&, Cotangents c) -> Values { return {c[0]}; }),
+    .lower = [](Node& n, std::span<const Value> x) -> Values {
+      std::string kind = quoted(n.attributes.get<std::string>("kind"));
+      return {place_call(x[0], "{_xla_buffer_placement = " + kind + "}")};
+    },
 };
 
 constexpr OpDef kShardingConstraint{
@@ -104,6 +127,15 @@ Value sharding_constraint(Value x, std::string_view sharding) {
   return emit(kShardingConstraint, {x}, {{"sharding", std::string(sharding)}});
 }
 
+Value placed(Value x, std::string_view kind) {
+  return emit(kPlacement, {x}, {{"kind", std::string(kind)}});
+}
+
+Value placed_like(const Node& n, Value x) {
+  bool places = n.def == &kCustomCall && n.attributes.get<std::string>("target") == kPlaceTarget;
+  return places ? place_call(x, n.attributes.get<std::string>("frontend_attributes")) : Value{};
+}
+
 Values custom_call(const Values& operands, const CustomCall& call) {
   if (operands.empty() || call.target.empty()) {
     fail({.id = "ops.custom_call",
@@ -124,6 +156,7 @@ Values custom_call(const Values& operands, const CustomCall& call) {
                                   {"backend_config", call.backend_config},
                                   {"api_version", static_cast<int64_t>(call.api_version)},
                                   {"has_side_effect", call.has_side_effect},
+                                  {"frontend_attributes", call.frontend_attributes},
                                   {"dtypes", dtypes},
                                   {"ranks", ranks},
                                   {"dims", dims}}));

@@ -59,6 +59,18 @@ OpRow parts_row() {
           .module_header = "  sdy.mesh @mesh = <[\"data\"=1]>"};
 }
 
+OpRow placement_row() {
+  return {.op = &kPlacement,
+          .what = "to host memory and back",
+          .inputs = {{.dims = {4, 2}}},
+          .build = [](Function&, const Values& v) -> Values {
+            return {placed(placed(v[0] * v[0], "pinned_host"), "device") + v[0]};
+          },
+          .reference = [](const Arrays& v) -> Arrays {
+            return {testing::map(v[0], [](double x) { return x * x + x; })};
+          }};
+}
+
 // "TopK" is a target that the CPU plug-ins bring along.
 OpRow custom_call_row() {
   return {.op = &kCustomCall,
@@ -146,8 +158,8 @@ OpRow iota_row(DType dtype) {
 }  // namespace
 
 Rows misc_rows() {
-  Rows rows{barrier_row(),     sharding_row(), parts_row(),
-            custom_call_row(), threefry_row(), limits_row()};
+  Rows rows{barrier_row(),   sharding_row(), parts_row(), custom_call_row(),
+            placement_row(), threefry_row(), limits_row()};
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   for (DType d : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     rows.push_back(constant_row(d, {1.5, -0.25, kNan}));

@@ -257,14 +257,10 @@ TEST(OpErrors, Control) {
              f, {x(f, {})}, [](const Values& v) { return is_finite(v[0]); },
              [](const Values&) -> Values { return {}; });
        }},
-      {"ops.remat_policy", "none, dots, full or names", [](Function&) { parse_remat("some"); }},
+      {"ops.remat_policy", "none, dots, full, names", [](Function&) { parse_remat("some"); }},
+      {"ops.remat_policy", "offload:TAG", [](Function&) { parse_remat("offload"); }},
   };
   check(table);
-}
-
-TEST(OpErrors, OffloadingIsDeclined) {
-  testing::expect_error(Code::unimplemented, "ops.remat_offload", "host memory",
-                        [] { parse_remat("offload:act"); });
 }
 
 TEST(OpErrors, NameTheModulePath) {

@@ -178,10 +178,28 @@ Declinable<DeviceMemory> Client::device_memory(const Device& device) const {
   return {.value = memory, .declined = {}};
 }
 
+std::vector<std::string> Client::memory_kinds(const Device& device) const {
+  auto args = zeroed<PJRT_Device_AddressableMemories_Args>();
+  args.device = device.handle;
+  call(*plugin_, &PJRT_Api::PJRT_Device_AddressableMemories, args);
+  std::vector<std::string> kinds;
+  for (size_t i = 0; i < args.num_memories; ++i) {
+    auto kind = zeroed<PJRT_Memory_Kind_Args>();
+    kind.memory = args.memories[i];
+    call(*plugin_, &PJRT_Api::PJRT_Memory_Kind, kind);
+    auto at = kind.memory == device.memory ? kinds.begin() : kinds.end();
+    kinds.emplace(at, kind.kind, kind.kind_size);
+  }
+  return kinds;
+}
+
 Json Client::json() const {
   Json list = Json::array();
   for (const Device& device : devices_) {
-    Json entry = {{"id", device.id}, {"kind", device.kind}, {"name", device.text}};
+    Json entry = {{"id", device.id},
+                  {"kind", device.kind},
+                  {"name", device.text},
+                  {"memory_kinds", memory_kinds(device)}};
     Declinable<DeviceMemory> memory = device_memory(device);
     if (memory.value) {
       entry["bytes_in_use"] = memory.value->bytes_in_use;
@@ -208,8 +226,8 @@ std::string Client::text() const {
         use += " of " + bytes_text(static_cast<uint64_t>(*memory.value->bytes_limit));
       }
     }
-    out +=
-        fmt::format("device {:<11} {} ({}), memory {}\n", device.id, device.text, device.kind, use);
+    out += fmt::format("device {:<11} {} ({}), memory {}: {}\n", device.id, device.text,
+                       device.kind, join(memory_kinds(device), ", "), use);
   }
   for (const std::string& line : declined_) out += line + "\n";
   return out;

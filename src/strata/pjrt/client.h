@@ -81,6 +81,10 @@ class Client {
   // Allocator statistics; the CPU plug-ins decline (see runtime's process memory instead).
   Declinable<DeviceMemory> device_memory(const Device& device) const;
 
+  // The kinds of memory that `device` can address, the default one first: "device", and with most
+  // plug-ins "pinned_host".
+  std::vector<std::string> memory_kinds(const Device& device) const;
+
   // Platform, devices and what was declined, for `strata inspect --plugin`.
   Json json() const;
   std::string text() const;

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "strata/base/error.h"
 #include "strata/base/hash.h"
 #include "strata/base/log.h"
+#include "strata/base/strings.h"
 #include "strata/runtime/fingerprint.h"
 
 namespace strata::runtime {
@@ -27,6 +29,24 @@ Slot slot_of(const ir::Port& port, const ir::Type& type, const sharding::Mesh& m
   bool donated = port.attributes.find("tf.aliasing_output") != std::string::npos ||
                  port.attributes.find("jax.buffer_donor") != std::string::npos;
   return {port.name, ArraySpec::sharded(declared, mesh, port.name), donated};
+}
+
+// Values that a program keeps in another memory than the default one (ops::placed) need a device
+// that has it.
+void check_memories(const pjrt::Client& client, std::string_view text) {
+  constexpr std::string_view key = "_xla_buffer_placement = \"";
+  std::vector<std::string> kinds;
+  for (size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at)) {
+    at += key.size();
+    std::string kind(text.substr(at, text.find('"', at) - at));
+    if (kinds.empty()) kinds = client.memory_kinds(client.devices()[0]);
+    if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
+    unimplemented({.id = "runtime.memory_kind",
+                   .where = "plug-in " + client.plugin()->name(),
+                   .expected = "one of its kinds of memory, " + join(kinds, ", "),
+                   .got = "'" + kind + "'",
+                   .cure = "Offload nothing (--remat, layers.remat) or use another plug-in"});
+  }
 }
 
 }  // namespace
@@ -146,6 +166,7 @@ Compiler::LoadedPtr Compiler::load(const std::string& key) {
 
 Compiler::LoadedPtr Compiler::compile_now(const std::string& key, std::string_view text,
                                           const CompileRequest& request) {
+  check_memories(*client_, text);
   Stopwatch clock;
   auto loaded = std::make_shared<Loaded>();
   loaded->executable = std::make_shared<const pjrt::Executable>(

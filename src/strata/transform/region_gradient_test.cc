@@ -34,7 +34,7 @@ struct Row {
 };
 
 // The first is what the others are compared with.
-constexpr const char* kPolicies[] = {"none", "dots", "full", "names:kept"};
+constexpr const char* kPolicies[] = {"none", "dots", "full", "names:kept", "offload:kept"};
 
 Type f64(Dims dims) { return {DType::f64, std::move(dims)}; }
 

@@ -7,6 +7,7 @@
 #include "strata/ops/control.h"
 #include "strata/ops/dot.h"
 #include "strata/ops/elementwise.h"
+#include "strata/ops/misc.h"
 #include "strata/ops/reduce.h"
 #include "strata/testing/executor.h"
 #include "strata/testing/golden.h"
@@ -78,6 +79,24 @@ TEST(ScanGradient, SavesWhatThePolicySays) {
   EXPECT_EQ(count(*scans(*traced("names:x"))[0], stack), 1);  // no such tag: as full
   EXPECT_EQ(count(*scans(*traced("dots"))[0], stack), 2);     // h and the product
   EXPECT_EQ(count(*scans(*traced("none"))[0], stack), 3);     // h, tanh and its slope 1 - tanh²
+}
+
+// Kinds of memory that the values of a region are moved to, in order.
+std::vector<std::string> placements(const ir::Region& region) {
+  std::vector<std::string> out;
+  for (const ir::Node* n : ir::post_order(region.results, &region)) {
+    if (n->def == &ops::kPlacement) out.push_back(n->attributes.get<std::string>("kind"));
+  }
+  return out;
+}
+
+TEST(ScanGradient, OffloadedValuesWaitInHostMemory) {
+  auto f = traced("offload:x");
+  std::vector<const ir::Node*> found = scans(*f);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(placements(*found[0]->regions[0]), (std::vector<std::string>{"pinned_host"}));  // h
+  EXPECT_EQ(placements(*found[1]->regions[0]), (std::vector<std::string>{"device"}));
+  EXPECT_EQ(placements(*scans(*traced("names:x"))[0]->regions[0]), std::vector<std::string>{});
 }
 
 TEST(ScanGradient, AnUnusedInputHasANullGradient) {

@@ -71,6 +71,7 @@ bool is_saved(const Node& n, const Remat& remat) {
     case Remat::Policy::dots:
       return n.def == &ops::kDotGeneral || !n.regions.empty();
     case Remat::Policy::names:
+    case Remat::Policy::offload:
       return n.def == &ops::kTag &&
              std::find(remat.names.begin(), remat.names.end(),
                        n.attributes.get<std::string>("name")) != remat.names.end();
@@ -118,6 +119,14 @@ Values residuals(const Scratch& s, const Remat& remat, const ValueSet& at_hand) 
   return saved;
 }
 
+// Saved values wait in host memory, if the policy says so, until the reverse sweep wants them.
+Value put_away(const Value& v, const Remat& remat) {
+  return remat.policy == Remat::Policy::offload ? ops::placed(v, "pinned_host") : v;
+}
+Value brought_back(const Value& v, const Remat& remat) {
+  return remat.policy == Remat::Policy::offload ? ops::placed(v, "device") : v;
+}
+
 // Replaces the body of `n` by the scratch's forward part with `saved` as extra results.
 void extend_forward(Node& n, const Scratch& s, const Values& saved) {
   Function& f = *n.function;
@@ -126,7 +135,11 @@ void extend_forward(Node& n, const Scratch& s, const Values& saved) {
   for (const Value& p : s.params) map[p] = scope.parameter(p.type());
   Values wanted = s.outputs;
   append(wanted, saved);
-  scope.close(ir::copy_values(f, wanted, map));
+  Values results = ir::copy_values(f, wanted, map);
+  for (size_t i = s.outputs.size(); i < results.size(); ++i) {
+    results[i] = put_away(results[i], ops::remat_of(n));
+  }
+  scope.close(std::move(results));
   n.regions[0] = scope.take();
 }
 
@@ -249,6 +262,7 @@ class ReverseScan {
     }
     for (size_t i = 0; i < saved.size(); ++i) {
       add(saved[i], stacks[i]);
+      map_[saved[i]] = brought_back(map_[saved[i]], ops::remat_of(n_));
       x_axes_.push_back(0);
       x_parts_.emplace_back();
     }
@@ -335,7 +349,7 @@ Values call_gradient(Node& n, const Values& c, const std::vector<bool>& needs) {
   for (const Value& v : saved) n.results.push_back(v.type());
   Values inside = s.params, outside = n.operands;
   append(inside, saved);
-  append(outside, results_from(n, first));
+  for (const Value& v : results_from(n, first)) outside.push_back(brought_back(v, remat));
   for (size_t i = 0; i < c.size(); ++i) {
     if (!c[i]) continue;
     inside.push_back(s.cotangents[i]);
