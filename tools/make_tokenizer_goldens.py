@@ -21,7 +21,8 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
 TEXTS = ["", " ", "hello world", "hello  world", "thinking it's 12345 ½²", "h\u00e9llo he\u0301llo",
          "a\nb\r\n\n  c", "x<|im_end|>y <think>in</think>", " <|endoftext|> hello<|im_start|>",
          "\u00a0\u3000\u0085\u180ez", "'S 'ſ 'LL", "中文 日本 😀👨\u200d👩 ١٢٣", "\x00\x1b", "Å ﬁ Ⅳ Åx",
-         "word-word_word 1a1 ABwordAB AB  x", "ĠġĢ"]
+         "word-word_word 1a1 ABwordAB AB  x", "ĠġĢ", "hello   world", "hello\n\n x\n\n",
+         "</s>hello<|im_end|> hello <think>word", "\u2581hello\u2581", " \u00e9 中x中中 </s> "]
 
 
 def alphabet():
@@ -76,6 +77,53 @@ def with_bos(base):
     return dict(base, post_processor=processor)
 
 
+def pieces():
+    """Settings of a SentencePiece model that was made a tokenizer.json."""
+    vocab = {t: i for i, t in enumerate(["<unk>", "<s>", "</s>"])}
+    for token in [f"<0x{b:02X}>" for b in range(256)] + [*"helowrdtink\u2581acfx12.\u00e9"]:
+        vocab[token] = len(vocab)
+    merges = [["h", "e"], ["l", "l"], ["ll", "o"], ["he", "llo"], ["\u2581", "w"], ["o", "r"],
+              ["or", "l"], ["\u2581w", "orl"], ["\u2581worl", "d"], ["\u2581", "hello"],
+              ["\u2581", "\u2581"], ["\u2581", "t"]]
+    for left, right in merges:
+        vocab.setdefault(left + right, len(vocab))
+    model = {"type": "BPE", "dropout": None, "unk_token": "<unk>", "fuse_unk": True,
+             "continuing_subword_prefix": None, "end_of_word_suffix": None,
+             "byte_fallback": True, "ignore_merges": False, "vocab": vocab, "merges": merges}
+    tokens = [added(i, t, special=True) for i, t in enumerate(["<unk>", "<s>", "</s>"])]
+    tokens += [added(len(vocab), "<|im_end|>", special=True), added(len(vocab) + 1, "<think>"),
+               added(len(vocab) + 2, "word", normalized=True)]
+    back = [{"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"}]
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    to_marks = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    prepend = {"type": "Sequence",
+               "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, to_marks]}
+
+    def metaspace(scheme, cut):
+        return {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": scheme,
+                "split": cut}
+
+    def decoders(*steps):
+        return {"type": "Sequence", "decoders": list(steps)}
+
+    def setting(normalizer, pre_tokenizer, decoder, **changed):
+        return {"model": dict(model, **changed), "added_tokens": tokens, "normalizer": normalizer,
+                "pre_tokenizer": pre_tokenizer, "decoder": decoder}
+
+    return {
+        "pieces": setting(prepend, None, decoders(*back, strip)),
+        "pieces_first": setting(None, metaspace("first", False), decoders(*back, strip)),
+        "pieces_always": setting(None, metaspace("always", True), metaspace("always", True)),
+        "pieces_never": setting(None, metaspace("never", False), metaspace("never", False)),
+        "pieces_cut": setting(to_marks, split(" ", "MergedWithPrevious", kind="String"),
+                              decoders(*back)),
+        "pieces_unknown": setting(prepend, None, decoders(*back, strip), byte_fallback=False),
+        "pieces_unknown_each": setting(prepend, None, decoders(*back, strip), byte_fallback=False,
+                                       fuse_unk=False),
+    }
+
+
 def variants(base):
     """Changes to the tiny tokenizer, each of which exercises one rule of tokenizer.json."""
     flagged = base["added_tokens"] + [
@@ -105,6 +153,9 @@ def variants(base):
                                                                     {"type": "NFKD"}]}},
         "flags": {"added_tokens": flagged, "normalizer": {"type": "NFD"}},
         "unknown": {"model": holes, "added_tokens": []},
+        "swallowed": {"added_tokens": base["added_tokens"] + [
+            added(259, "hello", rstrip=True), added(274, " "), added(275, "\n\n")]},
+        **pieces(),
     }
 
 

@@ -97,10 +97,11 @@ std::vector<TextPart> AddedTokenMatcher::cut(std::string_view text, const MatchR
     if (token.special && rules.plain) continue;
     if (token.single_word && (word_before(text, begin) || word_at(text, match.end))) continue;
     if (token.lstrip) begin = strip_left(text, begin, done);
-    if (token.rstrip) i = strip_right(text, match.end);
+    size_t end = token.rstrip ? strip_right(text, match.end) : match.end;
     if (done < begin) parts.push_back({done, begin});
-    parts.push_back({begin, i, token.id});
-    done = i;
+    parts.push_back({begin, end, token.id});
+    // As in HF, white space that was swallowed may still be an added token of its own.
+    done = end;
   }
   if (done < text.size()) parts.push_back({done, text.size()});
   return parts;

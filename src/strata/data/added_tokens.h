@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "strata/data/text_rules.h"
+
 namespace strata::data {
 
 // One entry of `added_tokens`, with the meaning that HF tokenizers gives the flags.
@@ -43,6 +45,7 @@ struct TextPart {
 struct MatchRules {
   bool plain = false;                           // special tokens are ordinary text
   std::span<const ProtectedRange> ranges = {};  // sorted, disjoint
+  Before before = Before::nothing;              // what stands before the text
 };
 
 // Leftmost-longest search for a set of added tokens. Immutable after `add`; reading is
@@ -53,7 +56,8 @@ class AddedTokenMatcher {
   void add(const AddedToken& token, std::string_view pattern);
   bool empty() const { return tokens_.empty(); }
 
-  // Cuts well-formed `text` into parts that cover it. Ranges refer to `text`.
+  // Cuts well-formed `text` into parts that cover it; parts overlap where a token swallows white
+  // space that is an added token too. Ranges refer to `text`.
   std::vector<TextPart> cut(std::string_view text, const MatchRules& rules) const;
 
  private:

@@ -8,6 +8,7 @@
 
 #include "strata/base/error.h"
 #include "strata/base/hash.h"
+#include "strata/data/text_rules.h"
 #include "strata/data/utf8.h"
 
 namespace strata::data {
@@ -94,10 +95,11 @@ struct Bpe::Tables {
   std::vector<std::pair<std::string, int32_t>> vocab;
   std::unordered_map<std::string_view, int32_t> id_of;  // views into `vocab`
   std::unordered_map<uint64_t, Rule> rules;
-  std::array<int32_t, 256> byte_ids{};
+  std::array<int32_t, 256> byte_ids{};  // of the alphabet's characters, or of "<0x0A>"; -1: none
   int32_t unknown = -1;
   bool fuse_unknown = false;
   bool ignore_merges = false;
+  bool byte_level = true;
   mutable std::array<CacheShard, kShards> cache;
 
   const Rule* rule(int32_t left, int32_t right) const {
@@ -105,6 +107,9 @@ struct Bpe::Tables {
     return it == rules.end() ? nullptr : &it->second;
   }
   void read_merges(const BpeData& data, const std::string& where);
+  std::vector<int32_t> ids_of_bytes(std::string_view word) const;
+  std::vector<int32_t> ids_of_characters(std::string_view word) const;
+  bool add_byte_tokens(std::string_view character, std::vector<int32_t>* ids) const;
   std::vector<Symbol> symbols_of(std::string_view word) const;
 };
 
@@ -133,9 +138,9 @@ void Bpe::Tables::read_merges(const BpeData& data, const std::string& where) {
   }
 }
 
-std::vector<Symbol> Bpe::Tables::symbols_of(std::string_view word) const {
-  std::vector<Symbol> symbols;
-  symbols.reserve(word.size());
+std::vector<int32_t> Bpe::Tables::ids_of_bytes(std::string_view word) const {
+  std::vector<int32_t> ids;
+  ids.reserve(word.size());
   bool last_unknown = false;
   for (char c : word) {
     int32_t id = byte_ids[static_cast<uint8_t>(c)];
@@ -143,7 +148,48 @@ std::vector<Symbol> Bpe::Tables::symbols_of(std::string_view word) const {
     if (is_unknown) id = unknown;
     bool fused = is_unknown && last_unknown && fuse_unknown;
     last_unknown = is_unknown;
-    if (id < 0 || fused) continue;
+    if (id >= 0 && !fused) ids.push_back(id);
+  }
+  return ids;
+}
+
+// Nothing is added when one of the bytes has no token.
+bool Bpe::Tables::add_byte_tokens(std::string_view character, std::vector<int32_t>* ids) const {
+  for (char c : character) {
+    if (byte_ids[static_cast<uint8_t>(c)] < 0) return false;
+  }
+  for (char c : character) ids->push_back(byte_ids[static_cast<uint8_t>(c)]);
+  return true;
+}
+
+// As HF does it, an unknown token is held back until the next character of the vocabulary: bytes
+// that come between the two overtake it.
+std::vector<int32_t> Bpe::Tables::ids_of_characters(std::string_view word) const {
+  std::vector<int32_t> ids;
+  bool held = false;
+  for (size_t i = 0; i < word.size();) {
+    size_t begin = i;
+    next_point(word, &i);
+    std::string_view character = word.substr(begin, i - begin);
+    auto known = id_of.find(character);
+    if (known == id_of.end()) {
+      if (add_byte_tokens(character, &ids)) continue;
+      if (held && !fuse_unknown) ids.push_back(unknown);
+      held = unknown >= 0;
+      continue;
+    }
+    if (held) ids.push_back(unknown);
+    held = false;
+    ids.push_back(known->second);
+  }
+  if (held) ids.push_back(unknown);
+  return ids;
+}
+
+std::vector<Symbol> Bpe::Tables::symbols_of(std::string_view word) const {
+  std::vector<Symbol> symbols;
+  symbols.reserve(word.size());
+  for (int32_t id : byte_level ? ids_of_bytes(word) : ids_of_characters(word)) {
     symbols.push_back(
         {id, static_cast<int64_t>(symbols.size()) - 1, static_cast<int64_t>(symbols.size()) + 1});
   }
@@ -158,9 +204,13 @@ Bpe::Bpe(BpeData data, const std::string& where) : tables_(std::make_unique<Tabl
   for (const auto& entry : t.vocab) t.id_of[entry.first] = entry.second;
   t.fuse_unknown = data.fuse_unk;
   t.ignore_merges = data.ignore_merges;
-  for (uint32_t b = 0; b < 256; ++b) {
+  t.byte_level = data.byte_level;
+  t.byte_ids.fill(-1);
+  for (uint32_t b = 0; b < 256 && (data.byte_level || data.byte_fallback); ++b) {
     char byte = static_cast<char>(b);
-    t.byte_ids[b] = find(to_alphabet({&byte, 1})).value_or(-1);
+    std::string name =
+        data.byte_level ? to_alphabet({&byte, 1}) : byte_token(static_cast<uint8_t>(b));
+    t.byte_ids[b] = find(name).value_or(-1);
   }
   if (data.unk_token.has_value()) {
     std::optional<int32_t> id = find(*data.unk_token);
@@ -220,7 +270,7 @@ void Bpe::merge(std::string_view word, std::vector<int32_t>* ids) const {
 
 void Bpe::encode(std::string_view word, std::vector<int32_t>* ids) const {
   const Tables& t = *tables_;
-  if (word.size() == 1 && t.byte_ids[static_cast<uint8_t>(word[0])] >= 0) {
+  if (t.byte_level && word.size() == 1 && t.byte_ids[static_cast<uint8_t>(word[0])] >= 0) {
     ids->push_back(t.byte_ids[static_cast<uint8_t>(word[0])]);
     return;
   }
@@ -238,7 +288,7 @@ void Bpe::encode(std::string_view word, std::vector<int32_t>* ids) const {
   }
   size_t before = ids->size();
   std::optional<int32_t> whole;
-  if (t.ignore_merges) whole = find(to_alphabet(word));
+  if (t.ignore_merges) whole = t.byte_level ? find(to_alphabet(word)) : find(word);
   if (whole.has_value()) {
     ids->push_back(*whole);
   } else {

@@ -24,11 +24,15 @@ std::optional<std::string> from_alphabet(std::string_view text);
 
 // What tokenizer.json says of the model, already checked for shape but not for sense.
 struct BpeData {
-  std::vector<std::pair<std::string, int32_t>> vocab;  // spelled in the alphabet
+  std::vector<std::pair<std::string, int32_t>> vocab;
   std::vector<std::pair<std::string, std::string>> merges;
   std::optional<std::string> unk_token;
   bool fuse_unk = false;
   bool ignore_merges = false;
+  // Tokens are spelled in the alphabet and words are bytes; else both are plain characters.
+  bool byte_level = true;
+  // Of characters: those that the vocabulary lacks become the tokens of their bytes.
+  bool byte_fallback = false;
 };
 
 // Immutable after construction; `encode` is thread-safe (its word cache is guarded).
@@ -41,12 +45,13 @@ class Bpe {
   Bpe& operator=(Bpe&&) noexcept;
   ~Bpe();
 
-  // Appends the ids of one word of raw bytes: at each moment the leftmost of the pairs with the
-  // smallest rank is merged. Time O(n log n) in the bytes of the word. A byte that the vocabulary
-  // lacks gives the unknown token, or nothing without one, as in HF.
+  // Appends the ids of one word, of raw bytes where the model is byte-level, else of well-formed
+  // text: at each moment the leftmost of the pairs with the smallest rank is merged. Time
+  // O(n log n) in the bytes of the word. A byte or character that the vocabulary lacks gives the
+  // unknown token, or nothing without one, as in HF.
   void encode(std::string_view word, std::vector<int32_t>* ids) const;
 
-  // The id of a token spelled in the alphabet.
+  // The id of a token as the vocabulary spells it.
   std::optional<int32_t> find(std::string_view spelled) const;
   const std::vector<std::pair<std::string, int32_t>>& vocab() const;
 

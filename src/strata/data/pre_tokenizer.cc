@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "strata/base/error.h"
@@ -93,6 +94,16 @@ void append_cut(std::string_view word, const std::vector<Stretch>& cut, Words* o
   }
 }
 
+// Each mark begins a word.
+void cut_before_marks(std::string_view text, std::string_view mark, Words* out) {
+  size_t begin = 0;
+  while (begin < text.size()) {
+    size_t end = std::min(text.find(mark, begin + 1), text.size());
+    out->push_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+}
+
 }  // namespace
 
 class PreTokenizer::Step {
@@ -139,15 +150,26 @@ class PreTokenizer::Digits : public PreTokenizer::Step {
   bool individual_;
 };
 
-PreTokenizer::PreTokenizer(const Json& description, const std::string& where) {
-  add(description, where);
-  if (!byte_level_) {
-    unimplemented({.id = "tokenizer.unsupported",
-                   .where = where,
-                   .expected = "a byte-level pre-tokenizer (ByteLevel)",
-                   .got = "a chain without one",
-                   .cure = "Remove tokenizer.json if the directory also holds a SentencePiece "
-                           "tokenizer.model"});
+namespace {
+
+[[noreturn]] void unsupported(const std::string& where, const std::string& expected,
+                              const std::string& got) {
+  unimplemented({.id = "tokenizer.unsupported",
+                 .where = where,
+                 .expected = expected,
+                 .got = got,
+                 .cure = "Remove tokenizer.json if the directory also holds a SentencePiece "
+                         "tokenizer.model"});
+}
+
+}  // namespace
+
+PreTokenizer::PreTokenizer(const Json& description, const std::string& where, bool byte_level)
+    : wants_byte_level_(byte_level) {
+  if (byte_level || !description.is_null()) add(description, where);
+  if (byte_level && !byte_level_) {
+    unsupported(where, "a byte-level pre-tokenizer (ByteLevel), as the decoder is one",
+                "a chain without one");
   }
 }
 
@@ -187,15 +209,21 @@ void PreTokenizer::add(const Json& description, const std::string& where) {
     for (const Json& inner : *list) add(inner, here);
     return;
   }
-  bool known = type == "Split" || type == "Digits" || type == "ByteLevel";
-  if (!known || byte_level_) {
-    unimplemented({.id = "tokenizer.unsupported",
-                   .where = where,
-                   .expected = "Split, Digits and then one ByteLevel, or a Sequence of them",
-                   .got = byte_level_ ? type + " behind ByteLevel" : type,
-                   .cure = "Remove tokenizer.json if the directory also holds a SentencePiece "
-                           "tokenizer.model"});
+  if (type == "Metaspace" && !wants_byte_level_ && steps_.empty() && !metaspace_.has_value()) {
+    return add_metaspace(description, here);
   }
+  bool known = type == "Split" || type == "Digits" || (type == "ByteLevel" && wants_byte_level_);
+  if (!known || byte_level_) {
+    unsupported(where,
+                wants_byte_level_ ? "Split, Digits and then one ByteLevel, or a Sequence of them"
+                                  : "one Metaspace, then Split and Digits, or a Sequence of them",
+                byte_level_ ? type + " behind ByteLevel" : type);
+  }
+  add_step(type, description, here);
+}
+
+void PreTokenizer::add_step(const std::string& type, const Json& description,
+                            const std::string& here) {
   if (type == "Split") {
     steps_.push_back(
         std::make_unique<Split>(parse_pattern(description, here),
@@ -213,9 +241,46 @@ void PreTokenizer::add(const Json& description, const std::string& where) {
   }
 }
 
-void PreTokenizer::cut(std::string_view text, Sink* sink) const {
+void PreTokenizer::add_metaspace(const Json& description, const std::string& where) {
+  Metaspace m;
+  m.mark = get_string_or(description, "replacement", "\xe2\x96\x81", where);
+  m.split = get_bool_or(description, "split", true, where);
+  // Files from before `prepend_scheme` have a flag.
+  bool flag = get_bool_or(description, "add_prefix_space", true, where);
+  std::string scheme =
+      get_string_or(description, "prepend_scheme", flag ? "always" : "never", where);
+  if (scheme != "always" && scheme != "first" && scheme != "never") {
+    unsupported(where + ", key 'prepend_scheme'", "always, first or never", scheme);
+  }
+  m.at_start = scheme != "never";
+  m.behind_token = scheme == "always";
+  metaspace_ = std::move(m);
+}
+
+std::string PreTokenizer::marked(std::string_view text, Before before) const {
+  const Metaspace& m = *metaspace_;
+  std::string out;
+  for (char c : text) {
+    if (c == ' ') {
+      out += m.mark;
+    } else {
+      out += c;
+    }
+  }
+  bool prefix = before == Before::nothing ? m.at_start : before == Before::token && m.behind_token;
+  if (prefix && out.compare(0, m.mark.size(), m.mark) != 0) out.insert(0, m.mark);
+  return out;
+}
+
+void PreTokenizer::cut(std::string_view text, Before before, Sink* sink) const {
   Words words;
-  if (!text.empty()) words.push_back(text);
+  std::string with_marks;
+  if (metaspace_.has_value() && !text.empty()) text = with_marks = marked(text, before);
+  if (metaspace_.has_value() && metaspace_->split) {
+    cut_before_marks(text, metaspace_->mark, &words);
+  } else if (!text.empty()) {
+    words.push_back(text);
+  }
   Words next;
   for (const auto& step : steps_) {
     next.clear();

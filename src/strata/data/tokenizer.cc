@@ -24,18 +24,19 @@ struct Tokenizer::Model {
   std::optional<PreTokenizer> pre_tokenizer;
   std::optional<SentencePieceModel> sentencepiece;
 
-  std::vector<NormalForm> normalizers;
+  std::vector<NormalStep> normalizers;
+  Spelling spelling;
   AddedTokenMatcher raw_tokens;         // found in the text as it came
   AddedTokenMatcher normalized_tokens;  // found in the normalized text
   std::unordered_map<std::string, int32_t> added_ids;
   std::unordered_set<int32_t> special_ids;
+  std::unordered_set<int32_t> byte_ids;  // tokens spelled as a byte, "<0x0A>"
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;
   std::vector<std::optional<std::string>> bytes_of_id;
 
   void set_bytes(int32_t id, std::string bytes);
   void add_tokens(const std::vector<AddedToken>& tokens);
-  std::string normalized(std::string_view text) const;
   void encode(std::string_view text, const MatchRules& rules, std::vector<int32_t>* ids) const;
   void encode_stretch(std::string_view text, const MatchRules& rules,
                       std::vector<int32_t>* ids) const;
@@ -43,7 +44,7 @@ struct Tokenizer::Model {
                        std::vector<int32_t>* ids) const;
   void encode_normalized(std::string_view text, const MatchRules& rules,
                          std::vector<int32_t>* ids) const;
-  void encode_words(std::string_view text, std::vector<int32_t>* ids) const;
+  void encode_words(std::string_view text, Before before, std::vector<int32_t>* ids) const;
 };
 
 namespace {
@@ -100,25 +101,23 @@ void Tokenizer::Model::add_tokens(const std::vector<AddedToken>& tokens) {
     token.id = known.value_or(token.id);
     added_ids[token.content] = token.id;
     if (token.special) special_ids.insert(token.id);
-    std::string pattern = token.normalized ? normalized(token.content) : token.content;
-    if (!known.has_value()) set_bytes(token.id, pattern);
+    std::string pattern = token.content;
+    if (token.normalized) pattern = normalized(pattern, normalizers, Before::nothing);
+    if (!known.has_value()) {
+      set_bytes(token.id, spelling.byte_level ? pattern : spelling.bytes_of(pattern));
+    }
     (token.normalized ? normalized_tokens : raw_tokens).add(token, pattern);
   }
 }
 
-std::string Tokenizer::Model::normalized(std::string_view text) const {
-  std::string out(text);
-  for (NormalForm form : normalizers) out = normalize(out, form);
-  return out;
-}
-
-void Tokenizer::Model::encode_words(std::string_view text, std::vector<int32_t>* ids) const {
+void Tokenizer::Model::encode_words(std::string_view text, Before before,
+                                    std::vector<int32_t>* ids) const {
   if (sentencepiece.has_value()) {
     sentencepiece->encode(text, ids);
     return;
   }
   BpeSink sink(*bpe, ids);
-  pre_tokenizer->cut(text, &sink);
+  pre_tokenizer->cut(text, before, &sink);
 }
 
 // Ranges of a raw text say nothing about its normalized form, so the text is cut at their borders
@@ -128,10 +127,11 @@ void Tokenizer::Model::encode_by_range(std::string_view text, const MatchRules& 
   size_t done = 0;
   auto piece = [&](size_t end, const ProtectedRange* range) {
     if (done == end) return;
-    std::string part = normalized(text.substr(done, end - done));
+    Before before = done == 0 ? rules.before : Before::text;
+    std::string part = normalized(text.substr(done, end - done), normalizers, before);
     ProtectedRange whole{0, part.size(), range != nullptr && range->allow_ordinary};
     std::span<const ProtectedRange> ranges(&whole, range == nullptr ? 0 : 1);
-    encode_normalized(part, {rules.plain, ranges}, ids);
+    encode_normalized(part, {rules.plain, ranges, before}, ids);
     done = end;
   };
   for (const ProtectedRange& r : rules.ranges) {
@@ -147,7 +147,8 @@ void Tokenizer::Model::encode_normalized(std::string_view text, const MatchRules
     if (part.id >= 0) {
       ids->push_back(part.id);
     } else {
-      encode_words(text.substr(part.begin, part.end - part.begin), ids);
+      Before before = part.begin == 0 ? rules.before : Before::token;
+      encode_words(text.substr(part.begin, part.end - part.begin), before, ids);
     }
   }
 }
@@ -156,7 +157,7 @@ void Tokenizer::Model::encode_normalized(std::string_view text, const MatchRules
 void Tokenizer::Model::encode_stretch(std::string_view text, const MatchRules& rules,
                                       std::vector<int32_t>* ids) const {
   if (normalizers.empty()) return encode_normalized(text, rules, ids);
-  std::string changed = normalized(text);
+  std::string changed = normalized(text, normalizers, rules.before);
   bool moved = changed != text;
   if (moved && !rules.ranges.empty() && !normalized_tokens.empty()) {
     return encode_by_range(text, rules, ids);
@@ -172,7 +173,9 @@ void Tokenizer::Model::encode(std::string_view text, const MatchRules& rules,
       continue;
     }
     std::vector<ProtectedRange> inner = ranges_within(rules.ranges, part.begin, part.end);
-    encode_stretch(text.substr(part.begin, part.end - part.begin), {rules.plain, inner}, ids);
+    Before before = part.begin == 0 ? rules.before : Before::token;
+    encode_stretch(text.substr(part.begin, part.end - part.begin), {rules.plain, inner, before},
+                   ids);
   }
 }
 
@@ -191,12 +194,15 @@ Tokenizer Tokenizer::load(const fs::path& path) {
 Tokenizer Tokenizer::from_json(std::string_view text, const std::string& where) {
   TokenizerFile file = parse_tokenizer_file(text, where);
   auto model = std::make_shared<Model>();
-  model->pre_tokenizer.emplace(file.pre_tokenizer, where + ", pre_tokenizer");
+  model->pre_tokenizer.emplace(file.pre_tokenizer, where + ", pre_tokenizer",
+                               file.spelling.byte_level);
   model->bpe.emplace(std::move(file.bpe), where + ", model");
   for (const auto& entry : model->bpe->vocab()) {
-    model->set_bytes(entry.second, from_alphabet(entry.first).value_or(entry.first));
+    model->set_bytes(entry.second, file.spelling.bytes_of(entry.first));
+    if (file.spelling.is_byte(entry.first)) model->byte_ids.insert(entry.second);
   }
   model->normalizers = std::move(file.normalizers);
+  model->spelling = file.spelling;
   model->add_tokens(file.added);
   model->prefix = std::move(file.prefix);
   model->suffix = std::move(file.suffix);
@@ -226,11 +232,12 @@ std::vector<int32_t> Tokenizer::encode_protected(std::string_view text,
                           .expected = "well-formed UTF-8",
                           .got = "other bytes"});
   std::vector<int32_t> ids;
-  if (continues && drops_leading_space() && text.substr(0, 1) == " ") {
+  bool piece_prefix = model_->sentencepiece.has_value() && drops_leading_space();
+  if (continues && piece_prefix && text.substr(0, 1) == " ") {
     std::vector<ProtectedRange> moved = ranges_within(ranges, 1, text.size());
     model_->encode(text.substr(1), {false, moved}, &ids);
   } else {
-    model_->encode(text, {false, ranges}, &ids);
+    model_->encode(text, {false, ranges, continues ? Before::text : Before::nothing}, &ids);
   }
   return ids;
 }
@@ -244,7 +251,10 @@ std::vector<TextPart> Tokenizer::find_added(std::string_view text,
       continue;
     }
     std::string_view stretch = text.substr(part.begin, part.end - part.begin);
-    if (model_->normalized_tokens.empty() || model_->normalized(stretch) != stretch) continue;
+    if (model_->normalized_tokens.empty() ||
+        normalized(stretch, model_->normalizers, Before::text) != stretch) {
+      continue;
+    }
     std::vector<ProtectedRange> inner = ranges_within(ranges, part.begin, part.end);
     for (const TextPart& p : model_->normalized_tokens.cut(stretch, {false, inner})) {
       if (p.id >= 0) found.push_back({part.begin + p.begin, part.begin + p.end, p.id});
@@ -293,7 +303,26 @@ std::string_view Tokenizer::id_to_bytes(int32_t id) const {
 std::span<const int32_t> Tokenizer::prefix_ids() const { return model_->prefix; }
 
 bool Tokenizer::drops_leading_space() const {
-  return model_->sentencepiece.has_value() && model_->sentencepiece->adds_prefix_space();
+  if (!model_->sentencepiece.has_value()) return model_->spelling.first != FirstSpace::stays;
+  return model_->sentencepiece->adds_prefix_space();
+}
+
+std::string_view Tokenizer::without_first_space(int32_t id, std::string* storage) const {
+  std::string_view bytes = id_to_bytes(id);
+  if (!model_->sentencepiece.has_value() && model_->spelling.first == FirstSpace::goes_in_token) {
+    *storage = bytes;
+    std::erase(*storage, ' ');
+    return *storage;
+  }
+  if (drops_leading_space() && bytes.substr(0, 1) == " ") bytes.remove_prefix(1);
+  return bytes;
+}
+
+bool Tokenizer::is_byte(int32_t id) const { return model_->byte_ids.count(id) > 0; }
+
+bool Tokenizer::begins_text(int32_t id) const {
+  // SentencePiece itself gives control tokens no text; in a tokenizer.json their text is text.
+  return !model_->sentencepiece.has_value() || !is_special(id);
 }
 
 StreamDecoder::StreamDecoder(Tokenizer tokenizer, const DecodeOptions& options)
@@ -301,13 +330,18 @@ StreamDecoder::StreamDecoder(Tokenizer tokenizer, const DecodeOptions& options)
 
 std::string StreamDecoder::push(int32_t id) {
   if (!tokenizer_.has(id)) return {};
-  bool special = tokenizer_.is_special(id);
-  if (special && options_.skip_special) return {};
+  if (options_.skip_special && tokenizer_.is_special(id)) return {};
+  std::string storage, text;
   std::string_view bytes = tokenizer_.id_to_bytes(id);
-  if (at_start_ && !special) {
+  if (at_start_ && tokenizer_.begins_text(id)) {
     at_start_ = false;
-    if (tokenizer_.drops_leading_space() && bytes.substr(0, 1) == " ") bytes.remove_prefix(1);
+    bytes = tokenizer_.without_first_space(id, &storage);
   }
+  if (tokenizer_.is_byte(id)) {
+    byte_run_ += bytes;
+    return {};
+  }
+  text = take_byte_run();
   pending_ += bytes;
   size_t done = 0;
   while (done < pending_.size()) {
@@ -315,13 +349,23 @@ std::string StreamDecoder::push(int32_t id) {
     if (step.kind == Utf8Step::Kind::truncated) break;
     done += step.length;
   }
-  std::string text = to_valid_utf8(std::string_view(pending_).substr(0, done));
+  text += to_valid_utf8(std::string_view(pending_).substr(0, done));
   pending_.erase(0, done);
   return text;
 }
 
+// As in HF, a run of byte tokens is text as a whole or not at all.
+std::string StreamDecoder::take_byte_run() {
+  std::string run = std::move(byte_run_);
+  byte_run_.clear();
+  if (is_utf8(run)) return run;
+  std::string text;
+  for (size_t i = 0; i < run.size(); ++i) append_utf8(0xfffd, &text);
+  return text;
+}
+
 std::string StreamDecoder::finish() {
-  std::string text = to_valid_utf8(pending_);
+  std::string text = take_byte_run() + to_valid_utf8(pending_);
   pending_.clear();
   at_start_ = true;
   return text;

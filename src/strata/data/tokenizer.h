@@ -1,8 +1,10 @@
 // Text to token ids and back, equal to HF `tokenizers` id for id.
 //
-// Two kinds are read: byte-level BPE from `tokenizer.json`, and SentencePiece from
-// `tokenizer.model` where there is no tokenizer.json. `truncation` and `padding` of tokenizer.json
-// are not applied: cutting and padding are the batch's business.
+// Three kinds are read: byte-level BPE and the BPE of SentencePiece models ("▁", byte fallback)
+// from `tokenizer.json`, and SentencePiece from `tokenizer.model` where there is no tokenizer.json.
+// In decoding, bytes that are no UTF-8 become U+FFFD, one for each ill-formed part; HF gives the
+// second kind one for each byte of a run of byte tokens. `truncation` and `padding` of
+// tokenizer.json are not applied: cutting and padding are the batch's business.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +75,11 @@ class Tokenizer {
   std::span<const int32_t> prefix_ids() const;
   // Whether decoding drops one leading space (SentencePiece).
   bool drops_leading_space() const;
+  // For decoders: whether the id is a byte by name ("<0x0A>"); whether it counts as the start of
+  // a text; its bytes there, perhaps without spaces (valid as long as `storage` and this).
+  bool is_byte(int32_t id) const;
+  bool begins_text(int32_t id) const;
+  std::string_view without_first_space(int32_t id, std::string* storage) const;
 
  private:
   struct Model;
@@ -93,7 +100,9 @@ class StreamDecoder {
  private:
   Tokenizer tokenizer_;
   DecodeOptions options_;
+  std::string take_byte_run();
   std::string pending_;
+  std::string byte_run_;  // of byte tokens
   bool at_start_ = true;
 };
 

@@ -50,8 +50,6 @@ constexpr BadFile kBadFiles[] = {
     {"unigram", [](Json& d) { d["model"]["type"] = "Unigram"; }, "tokenizer.unsupported",
      "Unigram"},
     {"dropout", [](Json& d) { d["model"]["dropout"] = 0.1; }, "tokenizer.unsupported", "dropout"},
-    {"byte fallback", [](Json& d) { d["model"]["byte_fallback"] = true; }, "tokenizer.unsupported",
-     "byte_fallback"},
     {"suffix", [](Json& d) { d["model"]["end_of_word_suffix"] = "</w>"; }, "tokenizer.unsupported",
      "</w>"},
     {"normalizer",
@@ -59,11 +57,40 @@ constexpr BadFile kBadFiles[] = {
        d["normalizer"] = {{"type", "Lowercase"}};
      },
      "tokenizer.unsupported", "Lowercase"},
+    {"pattern of a normalizer",
+     [](Json& d) {
+       d["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", "b"}};
+     },
+     "tokenizer.unsupported", "Regex"},
+    {"list of normalizers",
+     [](Json& d) {
+       d["normalizer"] = {{"type", "Sequence"}, {"normalizers", 1}};
+     },
+     "tokenizer.malformed", "'normalizers'"},
     {"decoder",
+     [](Json& d) {
+       d["decoder"] = {{"type", "WordPiece"}};
+     },
+     "tokenizer.unsupported", "WordPiece"},
+    {"no decoder", [](Json& d) { d["decoder"] = nullptr; }, "tokenizer.unsupported", "none"},
+    {"decoder of another kind",
      [](Json& d) {
        d["decoder"] = {{"type", "Metaspace"}};
      },
-     "tokenizer.unsupported", "Metaspace"},
+     "tokenizer.unsupported", "one Metaspace"},
+    {"strip",
+     [](Json& d) {
+       d["decoder"] = {
+           {"type", "Sequence"},
+           {"decoders", {{{"type", "Fuse"}}, {{"type", "Strip"}, {"content", "x"}, {"start", 1}}}}};
+     },
+     "tokenizer.unsupported", "one space"},
+    {"scheme",
+     [](Json& d) {
+       d["decoder"] = {{"type", "Metaspace"}};
+       d["pre_tokenizer"] = {{"type", "Metaspace"}, {"prepend_scheme", "last"}};
+     },
+     "tokenizer.unsupported", "'prepend_scheme'"},
     {"post",
      [](Json& d) {
        d["post_processor"] = {{"type", "BertProcessing"}};

@@ -214,10 +214,8 @@ void read_model(const Reader& reader, const std::string& file, TokenizerFile* ou
     std::string text = get_string_or(model, key, "", where);
     if (!text.empty()) unsupported(where, fmt::format("no {}", key), "'" + text + "'");
   }
-  if (get_bool_or(model, "byte_fallback", false, where)) {
-    unsupported(where, "a byte-level model", "byte_fallback");
-  }
   out->bpe = reader.bpe;
+  out->bpe.byte_fallback = get_bool_or(model, "byte_fallback", false, where);
   out->bpe.fuse_unk = get_bool_or(model, "fuse_unk", false, where);
   out->bpe.ignore_merges = get_bool_or(model, "ignore_merges", false, where);
   std::string unknown = get_string_or(model, "unk_token", "", where);
@@ -239,37 +237,6 @@ void read_added(const Json& root, const std::string& file, TokenizerFile* out) {
     token.normalized = get_bool_or(entry, "normalized", !token.special, where);
     out->added.push_back(std::move(token));
   }
-}
-
-void read_normalizer(const Json& normalizer, const std::string& where, TokenizerFile* out) {
-  if (normalizer.is_null()) return;
-  std::string type = get_string(normalizer, "type", where);
-  if (type == "Sequence") {
-    for (const Json& inner : list_of(normalizer, "normalizers", where)) {
-      read_normalizer(inner, where, out);
-    }
-    return;
-  }
-  constexpr std::pair<std::string_view, NormalForm> kForms[] = {{"NFC", NormalForm::nfc},
-                                                                {"NFD", NormalForm::nfd},
-                                                                {"NFKC", NormalForm::nfkc},
-                                                                {"NFKD", NormalForm::nfkd}};
-  for (const auto& form : kForms) {
-    if (form.first != type) continue;
-    out->normalizers.push_back(form.second);
-    return;
-  }
-  unsupported(where, "NFC, NFD, NFKC, NFKD or a Sequence of them", type);
-}
-
-void read_decoder(const Json& decoder, const std::string& where) {
-  std::string type = decoder.is_null() ? "none" : get_string(decoder, "type", where);
-  if (type == "ByteLevel") return;
-  if (type == "Sequence") {
-    Json list = list_of(decoder, "decoders", where);
-    if (list.size() == 1) return read_decoder(list[0], where);
-  }
-  unsupported(where, "ByteLevel", type);
 }
 
 // The ids of a special token that a template names.
@@ -335,9 +302,10 @@ TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& whe
   const Json& root = reader.root;
   read_model(reader, where, &out);
   read_added(root, where, &out);
-  read_normalizer(member(root, "normalizer", where), where + ", normalizer", &out);
+  out.normalizers = read_normalizer(member(root, "normalizer", where), where + ", normalizer");
   out.pre_tokenizer = member(root, "pre_tokenizer", where);
-  read_decoder(member(root, "decoder", where), where + ", decoder");
+  out.spelling = read_decoder(member(root, "decoder", where), where + ", decoder");
+  out.bpe.byte_level = out.spelling.byte_level;
   read_post_processor(member(root, "post_processor", where), where + ", post_processor", &out);
   return out;
 }

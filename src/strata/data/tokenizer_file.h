@@ -9,7 +9,7 @@
 #include "strata/base/json.h"
 #include "strata/data/added_tokens.h"
 #include "strata/data/bpe.h"
-#include "strata/data/utf8.h"
+#include "strata/data/text_rules.h"
 
 namespace strata::data {
 
@@ -19,15 +19,16 @@ inline constexpr int32_t kMaxTokenId = (1 << 22) - 1;
 struct TokenizerFile {
   BpeData bpe;
   std::vector<AddedToken> added;
-  std::vector<NormalForm> normalizers;  // applied in order
+  std::vector<NormalStep> normalizers;  // applied in order
+  Spelling spelling;
   Json pre_tokenizer;
   std::vector<int32_t> prefix;  // ids that the post-processor puts before and behind a text
   std::vector<int32_t> suffix;
 };
 
 // Throws data_loss naming `where`, the key and what was expected for a malformed document;
-// unimplemented for models other than byte-level BPE, dropout, subword prefixes, normalizers other
-// than NFC, NFD, NFKC, NFKD, decoders other than ByteLevel, and other post-processors.
+// unimplemented for models other than BPE, dropout, subword prefixes, and normalizers, decoders and
+// post-processors of other kinds than text_rules.h and TemplateProcessing.
 TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& where);
 
 }  // namespace strata::data

@@ -132,6 +132,40 @@ TEST(Tokenizer, IllFormedUtf8IsReadAsReplacementCharacters) {
             tokenizer.encode("\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"));
 }
 
+// As in HF, a run of byte tokens is text as a whole or not at all.
+TEST(Tokenizer, RunsOfByteTokens) {
+  Json document = read_json(data_path("tiny/tokenizer.json"));
+  document.update(read_json(data_path("tiny/variants.json"))["pieces"]["change"]);
+  Tokenizer tokenizer = Tokenizer::from_json(document.dump(), "pieces");
+  auto byte = [&](const char* name) { return tokenizer.token_id(name).value(); };
+  int32_t hello = tokenizer.token_id("\xe2\x96\x81hello").value();
+  EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{byte("<0xC3>"), byte("<0xA9>"), hello}),
+            "\xc3\xa9 hello");
+  EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{hello, byte("<0x41>"), byte("<0xC3>")}),
+            "hello\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(tokenizer.decode(std::vector<int32_t>{hello, byte("<0x0A>"), hello}), "hello\n hello");
+  StreamDecoder stream(tokenizer);
+  EXPECT_EQ(stream.push(byte("<0xC3>")), "");
+  EXPECT_EQ(stream.push(byte("<0xA9>")), "");
+  EXPECT_EQ(stream.push(hello), "\xc3\xa9 hello");
+}
+
+// Text that follows other text gets no prefix; a text of its own does.
+TEST(Tokenizer, PrefixesOfPiecesOfAText) {
+  Json document = read_json(data_path("tiny/tokenizer.json"));
+  Json variants = read_json(data_path("tiny/variants.json"));
+  for (const char* name : {"pieces", "pieces_first", "pieces_always"}) {
+    Json changed = document;
+    changed.update(variants[name]["change"]);
+    Tokenizer tokenizer = Tokenizer::from_json(changed.dump(), name);
+    int32_t hello = tokenizer.token_id("\xe2\x96\x81hello").value();
+    int32_t bare = tokenizer.token_id("hello").value();
+    EXPECT_EQ(tokenizer.encode_protected("hello", {}), std::vector<int32_t>{hello}) << name;
+    EXPECT_EQ(tokenizer.encode_protected("hello", {}, true), std::vector<int32_t>{bare}) << name;
+    EXPECT_EQ(tokenizer.encode_protected(" hello", {}, true), std::vector<int32_t>{hello}) << name;
+  }
+}
+
 TEST(Tokenizer, AnyBytesDecodeAndStreamAlike) {
   Tokenizer tokenizer = tiny();
   uint32_t state = 12345;
