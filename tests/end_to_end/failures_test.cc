@@ -97,6 +97,27 @@ INSTANTIATE_TEST_SUITE_P(
                               Code::aborted, "no number"}),
     [](const auto& i) { return i.param.name; });
 
+// Rewards beyond what a gradient's norm can hold: the third step is not finite and the optimiser
+// gives up. The two before it are kept; with sane rewards the run goes on as if nothing had been.
+TEST_F(Failures, AnOptimiserThatGivesUpInTheMiddleOfARun) {
+  const std::vector<std::string> more{"optimizer.max_skipped=1", "grpo.advantage_std=none"};
+  auto with = [&](const char* text) {
+    std::vector<std::string> all = more;
+    all.push_back(text);
+    return all;
+  };
+  write_program("printf '{\"id\":\"%s\",\"reward\":%se25}\\n' \"$id\" $((${#line} % 5)); continue");
+  testing::expect_error(Code::aborted, "optim.skipped_in_a_row", "1 non-finite steps in a row",
+                        [&] { grpo("parts", more); });
+  EXPECT_EQ(saved("parts"), std::vector<std::string>{"step-00000002"});
+  Json run = read_json(dir_ / "parts/checkpoints/step-00000002/manifest.json")["run"];
+  EXPECT_EQ(run["counts"]["skipped_in_a_row"], 0);
+  write_program("");
+  grpo("parts", with("run.resume=true"));
+  grpo("whole", more);
+  EXPECT_EQ(state("parts", 4), state("whole", 4));
+}
+
 TEST_F(Failures, AFailureMayCountAsAValue) {
   write_program("echo '{'");
   rewards_ += "on_failure = -1\n";

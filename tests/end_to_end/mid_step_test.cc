@@ -235,6 +235,53 @@ TEST_F(MidStep, AnUpdateThatIsGivenUpLosesNothing) {
   EXPECT_EQ(run["run"]["counts"]["steps_skipped"], 0);
 }
 
+// A rate that no parameter survives: no checkpoint holds what came of it, whether the run saves on
+// its own or before its end, and what was saved before stays.
+TEST_F(MidStep, NoStateThatIsNotFiniteIsSaved) {
+  write_data();
+  Names mad = four({"optimizer.name=sgd", "optimizer.clip_norm=0", "optimizer.lr=3e38",
+                    "optimizer.weight_decay=1e5", "optimizer.schedule=warmup_cosine",
+                    "optimizer.warmup=2", "optimizer.total=100"});
+  // The first step has the rate 0, the second half of the peak.
+  for (const char* every : {"run.save_every=1", "run.save_every=0"}) {
+    Names all = mad;
+    all.insert(all.end(), {every, "run.keep_last=1"});
+    std::string run = every;
+    std::string id = error_id([&] { sft(run, all); });
+    const bool each = run.back() == '1';
+    EXPECT_EQ(id, "rl.not_finite");
+    EXPECT_EQ(saved(run), each ? Names{"step-00000001"} : Names{});
+    if (each) {
+      testing::expect_error(Code::aborted, "rl.not_finite", "after step 2", [&] {
+        Names more = all;
+        more.push_back("run.resume=true");
+        sft(run, more);
+      });
+    }
+  }
+  mad.insert(mad.end(), {"run.resume=true", "optimizer.lr=1e-3", "optimizer.weight_decay=0"});
+  EXPECT_EQ(sft("run.save_every=1", mad).steps, 4);
+}
+
+// A bad line in the evaluation's data: the steps before are kept, and what was to be reported.
+TEST_F(MidStep, ABadLineInAnEvaluationLosesNothing) {
+  write_data();
+  std::string good = read_file(dir_ / "data.jsonl");
+  write_file_atomically(dir_ / "eval.jsonl", good);
+  Names evaluating = four({"sft.eval_every=2"});
+  sft_eval_ = "eval.jsonl";
+  sft("whole", evaluating);
+  write_file_atomically(dir_ / "eval.jsonl", good + "[\n");
+  testing::expect_error(Code::data_loss, "json.parse", "eval.jsonl:13",
+                        [&] { sft("parts", evaluating); });
+  EXPECT_EQ(saved("parts"), Names{"step-00000002"});
+  EXPECT_EQ(metrics("parts").size(), 1u);
+  write_file_atomically(dir_ / "eval.jsonl", good);
+  evaluating.push_back("run.resume=true");
+  sft("parts", evaluating);
+  expect_same_runs("parts", "whole", 4);
+}
+
 class MidGrpo : public MidStep {
  protected:
   // Several batches a step, two iterations, a reference.
@@ -297,6 +344,23 @@ TEST_F(MidGrpo, TheClockSavesCompletionsAndMicroSteps) {
   grpo("parts", small({"run.resume=true", "run.save_seconds=1e-9"}), 6, StopPoint::micro_step);
   grpo("parts", small({"run.resume=true"}));
   expect_same_runs("parts", "whole", 3);
+}
+
+// The optimiser gives up in the second iteration of a step: what the first one did is kept.
+TEST_F(MidGrpo, AnUpdateThatIsGivenUpLosesNothing) {
+  Names mad = small({"optimizer.max_skipped=1", "optimizer.lr=1e30", "grpo.beta=0"});
+  EXPECT_EQ(error_id([&] { grpo("a", mad); }), "optim.skipped_in_a_row");
+  Names names = saved("a");
+  ASSERT_EQ(names.size(), 1u);
+  EXPECT_TRUE(names[0].starts_with("step-00000000+")) << names[0];
+  EXPECT_NE(names[0], "step-00000000+0");
+  Json run = read_json(dir_ / "a/checkpoints" / names[0] / "manifest.json")["run"];
+  EXPECT_EQ(run["counts"]["count"], 1);
+  EXPECT_EQ(run["counts"]["steps_skipped"], 0);
+  // It goes on from there, to the same end.
+  mad.push_back("run.resume=true");
+  EXPECT_EQ(error_id([&] { grpo("a", mad); }), "optim.skipped_in_a_row");
+  EXPECT_EQ(saved("a"), names);
 }
 
 TEST_F(MidGrpo, AnotherBatchShapeCannotTakeOverInTheMiddle) {

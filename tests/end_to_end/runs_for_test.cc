@@ -105,7 +105,7 @@ SftSummary Runs::sft(const std::string& output, std::vector<std::string> overrid
       "[optimizer]\nlr = 1e-2\n[train]\nrows = 2\nrow_tokens = 48\naccumulate = 2\n"
       "[sft]\nsteps = 6\n";
   overrides.push_back("data.train=" + (dir_ / "data.jsonl").string());
-  overrides.push_back("data.eval=" + (dir_ / "data.jsonl").string());
+  overrides.push_back("data.eval=" + (dir_ / sft_eval_).string());
   Config c = config(kSft, output, overrides);
   SftRun run(read_sft_config(c), compiler_);
   int64_t asked = 0;

@@ -26,7 +26,7 @@ class Runs : public ::testing::Test {
                 std::vector<std::string> overrides) const;
   // 12 short conversations in data.jsonl.
   void write_data() const;
-  // Six steps on data.jsonl, which is also the evaluation data. Both runs stop where they ask for
+  // Six steps on data.jsonl, which is also the evaluation data unless sft_eval_ names another. Both runs stop where they ask for
   // the (stop_after + 1)st time at a point of the kind `point`.
   SftSummary sft(const std::string& output, std::vector<std::string> overrides,
                  int64_t stop_after = 1000, StopPoint point = StopPoint::step) const;
@@ -45,6 +45,7 @@ class Runs : public ::testing::Test {
   std::string rewards_ = "[[rewards]]\nkind = \"length\"\noptions = {max = 6}\n";  // of grpo()
   std::shared_ptr<runtime::Compiler> compiler_;
   std::function<void()> between_steps_ = [] {};  // of grpo()
+  std::string sft_eval_ = "data.jsonl";          // of sft()
 };
 
 // The id of the error that `action` ends with; empty when it ends well.

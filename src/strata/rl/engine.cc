@@ -87,6 +87,7 @@ std::unique_ptr<ir::Function> Engine::trace(const std::string& name) const {
   ModelView view{setup_.model, setup_.structure};
   if (name == "slots") return slots_function(plan_, setup_.structure->mesh());
   if (name == "update") return update_function(plan_, setup_.structure->mesh());
+  if (name == "finite") return finite_function(plan_, setup_.structure->mesh());
   if (name == "average") return average_function(plan_, setup_.structure->mesh());
   if (name == "logprobs") return logprobs_function(view, setup_.shape, setup_.options);
   return gradients_function(view, plan_, setup_.shape, setup_.options, name == "accumulate");
@@ -223,6 +224,14 @@ void Engine::restore_parameters(std::vector<Array> parameters) {
   check_types(parameters, slots_);
   table_ = make_table(++version_, *setup_.structure, std::move(parameters));
   accumulator_.clear();
+}
+
+bool Engine::finite() {
+  std::vector<Argument> arguments;
+  for (size_t i : trained_) {
+    arguments.push_back(Argument::borrow(*table_->entries()[i].second));
+  }
+  return program(finite_, "finite").run(arguments)[0].get().at(0) != 0;
 }
 
 bool Engine::averages_lie_as_parameters() const {

@@ -87,6 +87,9 @@ class Engine {
                const optim::StepCounts& counts, std::vector<runtime::Array> accumulator = {});
   // Replaces the parameters only, as for evaluating another step's.
   void restore_parameters(std::vector<runtime::Array> parameters);
+  // Whether all trained parameters are. A step is applied when its gradient is finite; its rate may
+  // still be one that no parameter survives.
+  bool finite();
   // Forgets the micro-steps since the last update.
   void drop_sums() { accumulator_.clear(); }
   // Runs `action` with the weight average in the place of the trained parameters: parameters() is
@@ -116,7 +119,7 @@ class Engine {
   std::vector<runtime::Array> accumulator_;
   optim::StepCounts counts_;
   uint64_t version_ = 0;
-  ExecutorPtr gradients_, accumulate_, update_, logprobs_, average_;
+  ExecutorPtr gradients_, accumulate_, update_, logprobs_, average_, finite_;
 };
 
 }  // namespace strata::rl

@@ -167,11 +167,13 @@ void GrpoRun::resume() {
   *state_ = State::from(saved->state, config_.run.output.string());
   state_version_ = engine_->parameters()->version();
   saved_step_ = state_->step;
+  saved_micro_ = saved->micro_steps.value_or(-1);
   if (saved->micro_steps) {
     const std::string where = config_.run.output.string();
     work_ = work_from(saved->state.value("work", Json()), saved->tensors, engine_->shape(), where);
     work_->done = *saved->micro_steps;
     if (work_->done >= static_cast<int64_t>(work_->batches.size())) state_version_.reset();
+    if (engine_->accumulator().empty()) set_mark(*work_, *engine_);
   }
   log_line("resumed after " + progress_text(state_->step, work_ ? work_->done : 0));
 }
@@ -239,8 +241,9 @@ bool GrpoRun::step(int64_t number, RunClock& clock) {
       return clock.stops(StopPoint::micro_step);
     });
     if (!finished) return false;
-    result = step_->finish(std::move(*work_));
+    GrpoWork work = std::move(*work_);
     work_.reset();
+    result = step_->finish(std::move(work));
   }
   state_->step = number + 1;
   state_version_ = engine_->parameters()->version();
@@ -293,23 +296,43 @@ void GrpoRun::save(int64_t step) {
     progress.tensors = tensors_of(*work_);
   }
   progress.config = config_.effective;
+  progress.counts = counts_;
   save_run(*writer_, session_, *engine_, config_.run.seed, progress);
   saved_step_ = step;
+  saved_micro_ = progress.micro_steps.value_or(-1);
 }
 
-// What finished steps did is not lost to a reward that fails. Not after half a step: that would
-// resume differently.
-void GrpoRun::save_before_failure() {
-  const bool held = engine_->parameters() != nullptr;
-  bool whole = state_->step > 0 && held && engine_->parameters()->version() == state_version_;
-  if (!whole || saved_step_ == state_->step) return;
-  work_.reset();
+// Goes back to the last state that can be saved: after a step, or in it after an update or before
+// the first micro-step. False when there is none. An update that was given up left every bit as it
+// was before it; one that failed half-way left nothing.
+bool GrpoRun::back_to_whole(const Error& error) {
+  if (engine_->parameters() == nullptr) return false;
+  const uint64_t version = engine_->parameters()->version();
+  if (!work_) return state_->step > 0 && version == state_version_;
+  const bool given_up = error.id() == "optim.skipped_in_a_row";
+  if (!work_->mark || (version != work_->mark->version && !given_up)) return false;
+  engine_->drop_sums();
+  work_->done = work_->mark->done;
+  work_->sums = work_->mark->sums;
+  counts_ = work_->mark->counts;
+  // The same completions would end the same way.
+  const bool drop = given_up && work_->done == 0;
+  if (drop) work_.reset();
+  return !drop || state_->step > 0;
+}
+
+// What was done is not lost to a reward that fails or an optimiser that gives up.
+void GrpoRun::save_before_failure(const Error& error) {
+  if (!back_to_whole(error)) return;
+  const bool saved = saved_step_ == state_->step && saved_micro_ >= (work_ ? work_->done : -1);
+  if (saved) return;
+  const std::string what = progress_text(state_->step, work_ ? work_->done : 0);
   try {
     save(state_->step);
     writer_->wait();
-    log_line(fmt::format("the state after step {} is saved; --resume goes on", state_->step));
+    log_line("the state after " + what + " is saved; --resume goes on");
   } catch (const Error& e) {
-    log_warning(fmt::format("the state after step {} is lost: {}", state_->step, e.what()));
+    log_warning("the state after " + what + " is lost: " + e.what());
   }
 }
 
@@ -321,7 +344,7 @@ void GrpoRun::train_steps(RunClock& clock, GrpoSummary& summary) {
     } catch (Error& e) {
       e.add_context(
           fmt::format("in step {} of the run in {}", number, config_.run.output.string()));
-      save_before_failure();
+      save_before_failure(e);
       throw;
     }
     if (summary.interrupted) return;

@@ -64,7 +64,8 @@ class GrpoRun {
   bool step(int64_t step, RunClock& clock);
   bool report_step(const RunClock& clock);
   void save(int64_t step);
-  void save_before_failure();
+  bool back_to_whole(const Error& error);
+  void save_before_failure(const Error& error);
   bool finish(const RunClock& clock, GrpoSummary& summary);
   bool evaluate_and_export(const RunClock& clock, GrpoSummary& summary);
   void write_outputs(const GrpoSummary& summary);
@@ -88,8 +89,11 @@ class GrpoRun {
   std::unique_ptr<State> state_;
   std::optional<GrpoWork> work_;  // of the step under way
   int64_t saved_step_ = -1;
+  int64_t saved_micro_ = -1;  // micro-steps after it; -1 = saved between two steps
   // Of the parameters after the last finished step; nothing when they are already others.
   std::optional<uint64_t> state_version_ = 0;
+  // To be saved in place of the engine's, of which the last update failed.
+  std::optional<optim::StepCounts> counts_;
 };
 
 }  // namespace strata::rl

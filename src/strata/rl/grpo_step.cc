@@ -166,7 +166,9 @@ bool GrpoStep::train(GrpoWork& work, const std::function<bool()>& stop) {
     merge(work.sums, engine_.accumulate(b, share, options_.temperature));
     clock_.add_tokens("train", b.real_tokens);
     ++work.done;
-    if (work.done % batches == 0) work.result.update = engine_.update();
+    if (work.done % batches != 0) continue;
+    work.result.update = engine_.update();
+    set_mark(work, engine_);
   }
   return true;
 }
@@ -194,6 +196,7 @@ GrpoWork GrpoStep::begin(int64_t step, std::vector<RolloutGroup> groups) {
   }
   work.result.rewards = std::move(judged.rewards);
   work.result.solved = std::move(judged.solved);
+  set_mark(work, engine_);
   return work;
 }
 

@@ -94,6 +94,10 @@ std::vector<BatchGroup> groups_from(const Json& json, std::span<const StepTensor
 
 }  // namespace
 
+void set_mark(GrpoWork& work, const Engine& engine) {
+  work.mark = {work.done, work.sums, engine.counts(), engine.parameters()->version()};
+}
+
 Json to_json(const GrpoWork& work) {
   Json groups = Json::array();
   for (const BatchGroup& g : work.groups) {

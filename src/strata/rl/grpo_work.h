@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,9 +32,21 @@ struct GrpoWork {
   int64_t done = 0;                 // micro-steps, each batch once an iteration
   std::vector<float> sums;          // of the loss's metrics over those
   GrpoStepResult result;            // so far
+  // As it was right after the last update of this step, or before its first micro-step: what an
+  // error later on goes back to. Nothing when the step was resumed in between.
+  struct Mark {
+    int64_t done = 0;
+    std::vector<float> sums;
+    optim::StepCounts counts;
+    uint64_t version = 0;  // of the parameters
+  };
+  std::optional<Mark> mark;
 };
 
-// All but `groups`' numbers, `batches`, `sums` and result.update.
+// Notes the present as the mark.
+void set_mark(GrpoWork& work, const Engine& engine);
+
+// All but `groups`' numbers, `batches`, `sums`, result.update and `mark`.
 Json to_json(const GrpoWork& work);
 // The numbers: "prompts" and "completions" (token ids, in order), "terms" (5, tokens), "sums" if
 // any.

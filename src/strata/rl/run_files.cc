@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <string_view>
 
@@ -167,11 +168,36 @@ void add_step_under_way(checkpoint::Contents& contents, const Engine& engine,
   for (const runtime::Array& a : tensors) contents.slots.push_back(&a);
 }
 
+// The first trained parameter with a number that is not finite.
+std::string not_finite(const Engine& engine) {
+  for (const optim::Parameter& p : engine.plan().parameters()) {
+    const HostTensor host = engine.parameters()->at(p.name).get();
+    auto values = host.data<float>();
+    if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); })) {
+      return p.name;
+    }
+  }
+  return "no parameter any more";
+}
+
+void check_finite(Engine& engine, const Progress& progress) {
+  if (engine.finite()) return;
+  fail(
+      {.id = "rl.not_finite",
+       .where = "the state after " + progress_text(progress.step, progress.micro_steps.value_or(0)),
+       .expected = "finite parameters",
+       .got = "others in '" + not_finite(engine) + "'",
+       .cure = "It is not saved. Lower optimizer.lr or optimizer.weight_decay, and go on from the "
+               "checkpoint before with --resume",
+       .code = Code::aborted});
+}
+
 }  // namespace
 
-void save_run(checkpoint::CheckpointWriter& writer, const Session& session, const Engine& engine,
+void save_run(checkpoint::CheckpointWriter& writer, const Session& session, Engine& engine,
               uint64_t seed, const Progress& progress) {
   if (writer.has(progress.step, progress.micro_steps)) return;
+  check_finite(engine, progress);
   checkpoint::Contents contents;
   contents.model = &session.structure->manifest();
   contents.parameters = checkpoint::refs_of(*engine.parameters());

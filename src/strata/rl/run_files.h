@@ -82,8 +82,9 @@ class RunClock {
 std::string progress_text(int64_t step, int64_t micro_steps);
 
 // Saves RUN/checkpoints/step-N, or step-N+K in the middle of a step, where the sums of gradients go
-// with the optimiser's slots. Throws as CheckpointWriter::save.
-void save_run(checkpoint::CheckpointWriter& writer, const Session& session, const Engine& engine,
+// with the optimiser's slots. Throws aborted (rl.not_finite), and saves nothing, when a trained
+// parameter is not finite: no such state replaces a better one; and as CheckpointWriter::save.
+void save_run(checkpoint::CheckpointWriter& writer, const Session& session, Engine& engine,
               uint64_t seed, const Progress& progress);
 
 // Restores the engine from the latest checkpoint and returns what else was saved; empty when there

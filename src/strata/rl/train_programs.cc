@@ -12,6 +12,7 @@
 #include "strata/ops/parts.h"
 #include "strata/ops/reduce.h"
 #include "strata/ops/shape.h"
+#include "strata/optim/clip.h"
 #include "strata/transform/vjp.h"
 
 namespace strata::rl {
@@ -346,6 +347,19 @@ std::unique_ptr<Function> slots_function(const optim::UpdatePlan& plan,
                         : ops::full(*function, s.type.dtype, s.type.sizes(), 0));
   }
   function->set_results(slots, ports_of(plan.slots()));
+  return function;
+}
+
+std::unique_ptr<Function> finite_function(const optim::UpdatePlan& plan,
+                                          const sharding::Mesh& mesh) {
+  auto function = std::make_unique<Function>("finite");
+  function->set_mesh(mesh);
+  Values parameters;
+  for (const optim::Parameter& p : plan.parameters()) {
+    parameters.push_back(function->declare(p.type, p.name));
+  }
+  Value finite = ops::convert(optim::all_finite(*function, parameters), DType::f32);
+  function->set_results({finite}, {port_of({DType::f32, {}}, "finite")});
   return function;
 }
 

@@ -86,6 +86,12 @@ inline constexpr size_t kUpdateStats = 5;
 std::unique_ptr<ir::Function> slots_function(const optim::UpdatePlan& plan,
                                              const sharding::Mesh& mesh = {});
 
+// Whether all trained parameters are finite.
+//   inputs   trained parameters
+//   results  1 or 0: f32 of rank 0
+std::unique_ptr<ir::Function> finite_function(const optim::UpdatePlan& plan,
+                                              const sharding::Mesh& mesh = {});
+
 // The weight averages laid out as the parameters that they are of.
 //   inputs   the averages, which end plan.slots()
 //   results  one a trained parameter
