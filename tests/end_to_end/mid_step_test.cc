@@ -2,6 +2,7 @@
 // tokens, by interruption, by the clock or by an error. Resumed, they are the uninterrupted run,
 // bit for bit, down to the position in the data and the metrics.
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "end_to_end/runs_for_test.h"
@@ -365,9 +366,34 @@ TEST_F(MidGrpo, AnUpdateThatIsGivenUpLosesNothing) {
 
 TEST_F(MidGrpo, AnotherBatchShapeCannotTakeOverInTheMiddle) {
   grpo("a", small(), 2, StopPoint::micro_step);
-  testing::expect_error(Code::failed_precondition, "rl.saved_batches", "scored_tokens", [&] {
-    grpo("a", small({"run.resume=true", "train.rows=4", "train.scored_tokens=40"}));
-  });
+  auto expect_refused = [&](const Names& shape, const char* part) {
+    Names all = small({"run.resume=true"});
+    all.insert(all.end(), shape.begin(), shape.end());
+    testing::expect_error(Code::failed_precondition, "rl.saved_batches", part,
+                          [&] { grpo("a", all); });
+  };
+  const Names larger{"train.rows=4", "train.scored_tokens=40"};
+  expect_refused(larger,
+                 "of which 2 are done: train.rows = 1, train.row_tokens = 64, "
+                 "train.scored_tokens = 10 and a mesh");
+  expect_refused(larger, "got train.rows = 4, train.row_tokens = 64, train.scored_tokens = 40");
+  expect_refused(larger, "step-00000000+2");
+  // As many batches of another shape are others, too.
+  expect_refused({"train.row_tokens=65"}, "train.row_tokens = 65");
+  grpo("whole", small());
+  grpo("a", small({"run.resume=true"}));
+  expect_same_runs("a", "whole", 3);
+}
+
+TEST_F(MidGrpo, BeforeItsFirstMicroStepAStepTakesAnyShape) {
+  grpo("whole", small());
+  grpo("a", small(), 0, StopPoint::micro_step);
+  EXPECT_EQ(saved("a"), Names{"step-00000000+0"});
+  grpo("a", small({"run.resume=true", "train.rows=4", "train.scored_tokens=40"}));
+  for (const char* name : {"loss/grad_norm", "reward/mean", "completion/mean"}) {
+    double want = *metrics("whole")[0].find(name);
+    EXPECT_NEAR(*metrics("a")[0].find(name), want, 1e-4 * std::abs(want)) << name;
+  }
 }
 
 TEST(GrpoWork, DamagedPartsAreRefused) {
@@ -377,16 +403,16 @@ TEST(GrpoWork, DamagedPartsAreRefused) {
   work.batches = pack(work.groups, {1, 16, 8});
   work.sums = {1, 2};
   work.result.metrics.add("reward/mean", 0.25);
-  const Json json = to_json(work);
+  const Json json = to_json(work, {1, 16, 8});
   const std::vector<StepTensor> tensors = tensors_of(work);
-  GrpoWork back = work_from(json, tensors, {1, 16, 8}, "here");
-  EXPECT_EQ(to_json(back), json);
+  GrpoWork back = work_from(json, tensors, {1, 16, 8}, 0, "here");
+  EXPECT_EQ(to_json(back, {1, 16, 8}), json);
   EXPECT_EQ(back.groups[0].completions[0].ids, c.ids);
   EXPECT_EQ(back.groups[0].completions[0].terms[2].advantage, 0.5f);
   EXPECT_EQ(back.sums, work.sums);
   auto expect_damaged = [&](Json j, std::span<const StepTensor> t, const char* part) {
     testing::expect_error(Code::data_loss, "rl.saved_step", part, [&] {
-      work_from(j, t, {1, 16, 8}, "here");
+      work_from(j, t, {1, 16, 8}, 0, "here");
     });
   };
   Json longer = json, shorter = json, none = json;

@@ -169,9 +169,9 @@ void GrpoRun::resume() {
   saved_step_ = state_->step;
   saved_micro_ = saved->micro_steps.value_or(-1);
   if (saved->micro_steps) {
-    const std::string where = config_.run.output.string();
-    work_ = work_from(saved->state.value("work", Json()), saved->tensors, engine_->shape(), where);
-    work_->done = *saved->micro_steps;
+    const std::string where = checkpoint::latest_checkpoint(config_.run.output).path.string();
+    work_ = work_from(saved->state.value("work", Json()), saved->tensors, engine_->shape(),
+                      *saved->micro_steps, where);
     if (work_->done >= static_cast<int64_t>(work_->batches.size())) state_version_.reset();
     if (engine_->accumulator().empty()) set_mark(*work_, *engine_);
   }
@@ -292,7 +292,7 @@ void GrpoRun::save(int64_t step) {
   progress.state = saved.json();
   if (work_) {
     progress.micro_steps = work_->done;
-    progress.state["work"] = to_json(*work_);
+    progress.state["work"] = to_json(*work_, engine_->shape());
     progress.tensors = tensors_of(*work_);
   }
   progress.config = config_.effective;

@@ -94,11 +94,42 @@ std::vector<BatchGroup> groups_from(const Json& json, std::span<const StepTensor
 
 }  // namespace
 
+namespace {
+
+Json json_of(const BatchShape& s) {
+  return {{"rows", s.rows}, {"tokens", s.tokens}, {"scored", s.scored}, {"groups", s.groups}};
+}
+
+// As the keys that set it.
+std::string keys_of(const Json& shape, const std::string& where) {
+  auto number = [&](const char* key) { return get_int(shape, key, where); };
+  return fmt::format(
+      "train.rows = {}, train.row_tokens = {}, train.scored_tokens = {} and a mesh that shares out "
+      "the rows among {}",
+      number("rows"), number("tokens"), number("scored"), number("groups"));
+}
+
+void check_shape(const Json& saved, const BatchShape& shape, int64_t done,
+                 const std::string& where) {
+  const Json now = json_of(shape);
+  const std::string wanted = keys_of(saved, where);
+  require(done == 0 || saved == now,
+          {.id = "rl.saved_batches",
+           .where = where,
+           .expected = fmt::format("the batches of which {} are done: {}", done, wanted),
+           .got = keys_of(now, where),
+           .cure = "Set these until the step is finished, or remove the checkpoint to go on from "
+                   "the one before",
+           .code = Code::failed_precondition});
+}
+
+}  // namespace
+
 void set_mark(GrpoWork& work, const Engine& engine) {
   work.mark = {work.done, work.sums, engine.counts(), engine.parameters()->version()};
 }
 
-Json to_json(const GrpoWork& work) {
+Json to_json(const GrpoWork& work, const BatchShape& shape) {
   Json groups = Json::array();
   for (const BatchGroup& g : work.groups) {
     Json completions = Json::array();
@@ -108,7 +139,7 @@ Json to_json(const GrpoWork& work) {
     groups.push_back({{"id", g.id}, {"prompt", g.prompt.size()}, {"completions", completions}});
   }
   return {{"groups", groups},
-          {"batches", work.batches.size()},
+          {"shape", json_of(shape)},
           {"metrics", to_json(work.result.metrics)},
           {"rewards", work.result.rewards},
           {"solved", work.result.solved}};
@@ -142,17 +173,16 @@ std::vector<StepTensor> tensors_of(const GrpoWork& work) {
 }
 
 GrpoWork work_from(const Json& json, std::span<const StepTensor> tensors, const BatchShape& shape,
-                   const std::string& where) {
+                   int64_t done, const std::string& where) {
   GrpoWork work;
-  int64_t batches = 0;
   try {
     work.groups = groups_from(json.at("groups"), tensors, where);
     work.result.metrics = metrics_from(json.at("metrics"), where);
     work.result.rewards = json.at("rewards").get<std::vector<double>>();
     work.result.solved = json.at("solved").get<std::vector<uint8_t>>();
-    batches = get_int(json, "batches", where);
+    check_shape(json.at("shape"), shape, done, where);
   } catch (const Json::exception& e) {
-    damaged(where, "groups, metrics, rewards, solved and batches", e.what());
+    damaged(where, "groups, metrics, rewards, solved and shape", e.what());
   }
   for (const StepTensor& t : tensors) {
     if (t.name != "sums" || t.value.dtype() != DType::f32) continue;
@@ -160,18 +190,7 @@ GrpoWork work_from(const Json& json, std::span<const StepTensor> tensors, const 
     work.sums.assign(sums.begin(), sums.end());
   }
   work.batches = pack(work.groups, shape);
-  const auto now = static_cast<int64_t>(work.batches.size());
-  require(
-      now == batches,
-      {.id = "rl.saved_batches",
-       .where = where,
-       .expected = fmt::format("a batch shape that cuts the step under way into {} batches, as "
-                               "when it was saved",
-                               batches),
-       .got = fmt::format("{}", now),
-       .cure = "Resume with the train.rows, row_tokens and scored_tokens of that run, or remove "
-               "the checkpoint to go on from the one before",
-       .code = Code::failed_precondition});
+  work.done = done;
   return work;
 }
 

@@ -46,16 +46,17 @@ struct GrpoWork {
 // Notes the present as the mark.
 void set_mark(GrpoWork& work, const Engine& engine);
 
-// All but `groups`' numbers, `batches`, `sums`, result.update and `mark`.
-Json to_json(const GrpoWork& work);
+// All but `groups`' numbers, `batches`, `sums`, result.update and `mark`. `shape` is the batches'.
+Json to_json(const GrpoWork& work, const BatchShape& shape);
 // The numbers: "prompts" and "completions" (token ids, in order), "terms" (5, tokens), "sums" if
 // any.
 std::vector<StepTensor> tensors_of(const GrpoWork& work);
 
-// The inverse of both, packed for `shape`. Throws data_loss (rl.saved_step) naming `where` when
-// they do not fit one another, failed_precondition (rl.saved_batches) when `shape` cuts the
-// completions into another number of batches than the shape they were trained in.
+// The inverse of both after `done` micro-steps, packed for `shape`, which may be another one before
+// the first of them. Throws data_loss (rl.saved_step) naming `where` when they do not fit one
+// another, failed_precondition (rl.saved_batches) when some of the batches are done and `shape`
+// would cut the completions otherwise.
 GrpoWork work_from(const Json& json, std::span<const StepTensor> tensors, const BatchShape& shape,
-                   const std::string& where);
+                   int64_t done, const std::string& where);
 
 }  // namespace strata::rl
