@@ -272,8 +272,8 @@ void bpe(GgufImage& g, const std::vector<std::string>& tokens,
 TEST_F(ImportError, Tokenizer) {
   auto tokenizer = [&](const std::function<void(GgufImage&)>& write, const char* id,
                        const char* part) { refuse(with_tokenizer(write), id, part); };
-  tokenizer([](GgufImage& g) { g.string("tokenizer.ggml.model", "llama"); },
-            "weights.import_tokenizer", "'llama'");
+  tokenizer([](GgufImage& g) { g.string("tokenizer.ggml.model", "bert"); },
+            "weights.import_tokenizer", "'bert'");
   tokenizer(
       [](GgufImage& g) {
         bpe(g, {"1", "2", "3", "4", "5", "6", "7"});
@@ -323,6 +323,37 @@ TEST_F(ImportError, Tokenizer) {
         g.strings("tokenizer.ggml.tokens", {"a"}).strings("tokenizer.ggml.merges", {});
       },
       "weights.import_pre", "'wavy'");
+}
+
+TEST_F(ImportError, Pieces) {
+  auto pieces = [&](const std::function<void(GgufImage&)>& write, const char* id,
+                    const char* part) {
+    refuse(with_tokenizer([&](GgufImage& g) {
+             g.string("tokenizer.ggml.model", "llama");
+             g.strings("tokenizer.ggml.tokens", {"<unk>", "a", "b"});
+             g.boolean("tokenizer.ggml.add_bos_token", false);
+             write(g);
+           }),
+           id, part);
+  };
+  pieces([](GgufImage&) {}, "weights.import_scores", "3 numbers, one for each token, got no such");
+  pieces(
+      [](GgufImage& g) {
+        g.f32s("tokenizer.ggml.scores", {0, 1});
+      },
+      "weights.import_scores", "got 2 numbers");
+  pieces([](GgufImage& g) { g.boolean("tokenizer.ggml.remove_extra_whitespaces", true); },
+         "weights.import_pieces", "remove_extra_whitespaces");
+  pieces([](GgufImage& g) { g.i32s("tokenizer.ggml.precompiled_charsmap", {1}); },
+         "weights.import_pieces", "precompiled_charsmap");
+}
+
+// One of several files says so, instead of only naming what it lacks.
+TEST_F(ImportError, OneOfSeveralFiles) {
+  GgufImage g = tiny_qwen2_metadata();
+  g.u32("split.count", 3);
+  g.tensor("token_embd.weight", {8, 6});
+  refuse(g, "weights.import_tensors", "one of 3 files");
 }
 
 }  // namespace

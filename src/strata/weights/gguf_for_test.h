@@ -40,6 +40,11 @@ class GgufImage {
     for (int32_t v : values) all += raw(v);
     return key(name, 9, all);
   }
+  GgufImage& f32s(std::string_view name, const std::vector<float>& values) {
+    std::string all = raw(uint32_t{6}) + raw(uint64_t{values.size()});
+    for (float v : values) all += raw(v);
+    return key(name, 9, all);
+  }
   // A tensor info with dims innermost first, as the file has them.
   GgufImage& info(std::string_view name, const std::vector<uint64_t>& dims, uint32_t type,
                   uint64_t offset) {

@@ -311,11 +311,17 @@ void Planner::check_tensors() const {
   print("missing", missing_);
   print("unexpected", extra);
   print("of another shape", misshapen_);
+  int64_t files = file_.get_int_or("split.count", 1);
+  std::string cure;
+  if (files > 1) {
+    cure = fmt::format("This is one of {} files: merge them (llama-gguf-split --merge)", files);
+  }
   require(text.empty(), {.id = "weights.import_tensors",
                          .where = where_,
                          .expected = fmt::format("exactly the tensors of a {} model of {} layers",
                                                  arch_.name, s_.layers),
-                         .got = text});
+                         .got = text,
+                         .cure = cure});
 }
 
 GgufModelPlan Planner::plan() {

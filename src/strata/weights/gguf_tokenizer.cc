@@ -10,6 +10,7 @@
 #include "strata/base/error.h"
 #include "strata/base/log.h"
 #include "strata/base/strings.h"
+#include "strata/weights/gguf_pieces.h"
 
 namespace strata::weights {
 namespace {
@@ -47,8 +48,10 @@ constexpr std::array<PreTokenizer, 5> kPreTokenizers = {{
      false},
 }};
 
+constexpr std::string_view kMark = "\xe2\x96\x81";  // a space in a piece
+
 // tokenizer.ggml.token_type
-constexpr int64_t kControl = 3, kUserDefined = 4, kUnused = 5;
+constexpr int64_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5;
 
 class TokenizerReader {
  public:
@@ -63,15 +66,31 @@ class TokenizerReader {
   Json added_token(int64_t id, bool with_id) const;
   Json vocabulary() const;
   Json merges() const;
+  Json merges_by_score() const;
+  Json model_json(const PreTokenizer* pre) const;
+  void refuse_foreign_pieces() const;
   Json post_processor(bool bos, bool eos) const;
-  Json tokenizer_json(const PreTokenizer& pre, bool bos, bool eos) const;
+  // `pre` is null for pieces.
+  Json tokenizer_json(const PreTokenizer* pre, bool bos, bool eos) const;
   Json config_json(bool bos, bool eos, int64_t context_length) const;
   Json generation_json() const;
   std::string text_of(int64_t id) const { return std::string(tokens_[static_cast<size_t>(id)]); }
-  bool is_added(size_t id) const { return types_[id] == kControl || types_[id] == kUserDefined; }
+  // A piece with marks in it cannot be looked for in a text with spaces; it is merged instead.
+  bool is_marked(size_t id) const {
+    return pieces_ && tokens_[id].find(kMark) != std::string_view::npos;
+  }
+  bool is_added(size_t id) const {
+    bool unknown = pieces_ && types_[id] == kUnknown;
+    return types_[id] == kControl || unknown || (types_[id] == kUserDefined && !is_marked(id));
+  }
+  bool is_special(size_t id) const {
+    return types_[id] == kControl || (pieces_ && types_[id] == kUnknown);
+  }
+  bool adds_prefix() const { return file_.get_bool_or("tokenizer.ggml.add_space_prefix", true); }
 
   const GgufFile& file_;
   std::string where_;
+  bool pieces_ = false;  // SentencePiece's, not byte-level
   std::vector<std::string_view> tokens_;
   std::vector<int64_t> types_;
   std::unordered_map<std::string_view, size_t> ids_;
@@ -80,15 +99,30 @@ class TokenizerReader {
 TokenizerReader::TokenizerReader(const GgufFile& file, int64_t vocab_size)
     : file_(file), where_(file.path().string()) {
   std::string model = file.get_string("tokenizer.ggml.model");
-  if (model != "gpt2") {
+  pieces_ = model == "llama";
+  if (model != "gpt2" && !pieces_) {
     unimplemented({.id = "weights.import_tokenizer",
                    .where = where_ + ", tokenizer.ggml.model",
-                   .expected = "gpt2 (byte-level BPE)",
+                   .expected = "gpt2 (byte-level BPE) or llama (SentencePiece BPE)",
                    .got = "'" + model + "'",
                    .cure = "Take tokenizer.json from the original model"});
   }
   read_tokens(vocab_size);
   read_types();
+  if (pieces_) refuse_foreign_pieces();
+}
+
+// What a SentencePiece model may do to a text beyond what tokenizer.json is written for.
+void TokenizerReader::refuse_foreign_pieces() const {
+  const char* spaces = "tokenizer.ggml.remove_extra_whitespaces";
+  const char* map = "tokenizer.ggml.precompiled_charsmap";
+  bool removes = file_.get_bool_or(spaces, false);
+  if (!removes && file_.find(map) == nullptr) return;
+  unimplemented({.id = "weights.import_pieces",
+                 .where = fmt::format("{}, {}", where_, removes ? spaces : map),
+                 .expected = "a text that is taken as it is",
+                 .got = removes ? "spaces that are removed" : "a map of characters",
+                 .cure = "Take tokenizer.json from the original model"});
 }
 
 void TokenizerReader::read_tokens(int64_t vocab_size) {
@@ -166,7 +200,7 @@ Json TokenizerReader::added_token(int64_t id, bool with_id) const {
   if (with_id) token["id"] = id;
   token["content"] = text_of(id);
   for (const char* flag : {"single_word", "lstrip", "rstrip", "normalized"}) token[flag] = false;
-  token["special"] = types_[static_cast<size_t>(id)] == kControl;
+  token["special"] = is_special(static_cast<size_t>(id));
   return token;
 }
 
@@ -200,6 +234,23 @@ Json TokenizerReader::merges() const {
     list.push_back(Json::array({left, right}));
   }
   return list;
+}
+
+Json TokenizerReader::merges_by_score() const {
+  const char* key = "tokenizer.ggml.scores";
+  const GgufValue* value = file_.find(key);
+  std::vector<double> scores = value == nullptr ? std::vector<double>() : value->doubles();
+  require(scores.size() == tokens_.size(),
+          {.id = "weights.import_scores",
+           .where = fmt::format("{}, {}", where_, key),
+           .expected = fmt::format("{} numbers, one for each token", tokens_.size()),
+           .got = value == nullptr ? "no such key" : fmt::format("{} numbers", scores.size())});
+  std::vector<uint8_t> mergeable(tokens_.size());
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    bool user = types_[i] == kUserDefined && is_marked(i);
+    mergeable[i] = types_[i] == kNormal || user ? 1 : 0;
+  }
+  return merges_of_pieces(tokens_, mergeable, scores);
 }
 
 Json TokenizerReader::post_processor(bool bos, bool eos) const {
@@ -250,34 +301,49 @@ Json pre_tokenizer_json(const PreTokenizer& pre) {
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
-Json TokenizerReader::tokenizer_json(const PreTokenizer& pre, bool bos, bool eos) const {
+Json TokenizerReader::model_json(const PreTokenizer* pre) const {
+  Json unknown = nullptr;
+  for (size_t i = 0; pieces_ && i < tokens_.size() && unknown.is_null(); ++i) {
+    if (types_[i] == kUnknown) unknown = text_of(static_cast<int64_t>(i));
+  }
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", unknown},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", pieces_},
+          {"byte_fallback", pieces_ && ids_.count("<0x00>") > 0},
+          {"ignore_merges", pre != nullptr && pre->ignore_merges},
+          {"vocab", vocabulary()},
+          {"merges", pieces_ ? merges_by_score() : merges()}};
+}
+
+Json TokenizerReader::tokenizer_json(const PreTokenizer* pre, bool bos, bool eos) const {
   Json added = Json::array();
   for (size_t i = 0; i < tokens_.size(); ++i) {
     if (is_added(i)) added.push_back(added_token(static_cast<int64_t>(i), true));
   }
-  Json model = {{"type", "BPE"},
-                {"dropout", nullptr},
-                {"unk_token", nullptr},
-                {"continuing_subword_prefix", nullptr},
-                {"end_of_word_suffix", nullptr},
-                {"fuse_unk", false},
-                {"byte_fallback", false},
-                {"ignore_merges", pre.ignore_merges},
-                {"vocab", vocabulary()},
-                {"merges", merges()}};
+  Json normalizer = nullptr, pre_tokenizer = nullptr, decoder;
+  if (pre == nullptr) {
+    normalizer = pieces_normalizer(adds_prefix());
+    decoder = pieces_decoder(adds_prefix());
+  } else {
+    if (pre->nfc) normalizer = {{"type", "NFC"}};
+    pre_tokenizer = pre_tokenizer_json(*pre);
+    decoder = {{"type", "ByteLevel"},
+               {"add_prefix_space", true},
+               {"trim_offsets", true},
+               {"use_regex", true}};
+  }
   return {{"version", "1.0"},
           {"truncation", nullptr},
           {"padding", nullptr},
           {"added_tokens", std::move(added)},
-          {"normalizer", pre.nfc ? Json{{"type", "NFC"}} : Json(nullptr)},
-          {"pre_tokenizer", pre_tokenizer_json(pre)},
+          {"normalizer", std::move(normalizer)},
+          {"pre_tokenizer", std::move(pre_tokenizer)},
           {"post_processor", post_processor(bos, eos)},
-          {"decoder",
-           {{"type", "ByteLevel"},
-            {"add_prefix_space", true},
-            {"trim_offsets", true},
-            {"use_regex", true}}},
-          {"model", std::move(model)}};
+          {"decoder", std::move(decoder)},
+          {"model", model_json(pre)}};
 }
 
 Json TokenizerReader::config_json(bool bos, bool eos, int64_t context_length) const {
@@ -287,7 +353,7 @@ Json TokenizerReader::config_json(bool bos, bool eos, int64_t context_length) co
   }
   Json config = {{"add_bos_token", bos},
                  {"add_eos_token", eos},
-                 {"add_prefix_space", false},
+                 {"add_prefix_space", pieces_ && adds_prefix()},
                  {"added_tokens_decoder", std::move(decoder)},
                  {"clean_up_tokenization_spaces", false},
                  {"model_max_length", context_length},
@@ -319,8 +385,8 @@ Json TokenizerReader::generation_json() const {
 }
 
 GgufTokenizer TokenizerReader::read(int64_t context_length) {
-  const PreTokenizer& pre = pre_tokenizer();
-  bool bos = file_.get_bool_or("tokenizer.ggml.add_bos_token", pre.add_bos);
+  const PreTokenizer* pre = pieces_ ? nullptr : &pre_tokenizer();
+  bool bos = file_.get_bool_or("tokenizer.ggml.add_bos_token", pre == nullptr || pre->add_bos);
   bool eos = file_.get_bool_or("tokenizer.ggml.add_eos_token", false);
   GgufTokenizer out;
   out.tokenizer = tokenizer_json(pre, bos, eos);

@@ -206,6 +206,33 @@ TEST(ImportGguf, SplitsByFamily) {
   EXPECT_EQ(steps_of(nullptr), "Split Split Split Split ByteLevel ");
 }
 
+// A SentencePiece vocabulary: merges in the order of falling scores, each way to cut a piece.
+TEST(ImportGguf, Pieces) {
+  ScratchDirectory scratch;
+  GgufImage g;
+  g.string("general.architecture", "qwen2");
+  g.u32("qwen2.block_count", 1).u32("qwen2.context_length", 64).u32("qwen2.embedding_length", 8);
+  g.u32("qwen2.feed_forward_length", 12).u32("qwen2.attention.head_count", 2);
+  g.u32("qwen2.attention.head_count_kv", 1).u32("qwen2.vocab_size", 6);
+  g.f32("qwen2.attention.layer_norm_rms_epsilon", 1e-6f);
+  g.string("tokenizer.ggml.model", "llama").u32("tokenizer.ggml.bos_token_id", 1);
+  g.strings("tokenizer.ggml.tokens", {"<unk>", "<s>", "<0x00>", "aa", "a", "aaa"});
+  g.f32s("tokenizer.ggml.scores", {0, 0, 0, -2, -3, -1});
+  g.i32s("tokenizer.ggml.token_type", {2, 3, 6, 1, 1, 1});
+  tiny_qwen2_tensors(g);
+  put_file(scratch / "m.gguf", g.bytes());
+  import_gguf(scratch / "m.gguf", scratch / "m");
+  Json t = read_json(scratch / "m/tokenizer.json");
+  EXPECT_EQ(t["model"]["merges"].dump(), R"([["aa","a"],["a","aa"],["a","a"]])");
+  EXPECT_EQ(t["model"]["byte_fallback"], true);
+  EXPECT_EQ(t["model"]["unk_token"], "<unk>");
+  EXPECT_EQ(t["normalizer"]["normalizers"][0]["type"], "Prepend");
+  EXPECT_EQ(t["pre_tokenizer"], nullptr);
+  EXPECT_EQ(t["decoder"]["decoders"].size(), 4u);
+  EXPECT_EQ(t["added_tokens"].size(), 2u) << "<unk> and <s>";
+  EXPECT_EQ(t["post_processor"]["single"][0]["SpecialToken"]["id"], "<s>") << "BOS by default";
+}
+
 // The demo's model, against digests of what PyPI gguf decodes (tools/make_smollm2_digests.py).
 TEST(ImportGguf, SmolLm2) {
   auto file =
