@@ -118,6 +118,9 @@ std::vector<Case> cases() {
   out.push_back({"qwen3", nn::ScanMode::force, "none", 2});
   out.push_back({"qwen3", nn::ScanMode::force, "full", -1, "layers=2,tensor=2"});
   out.push_back({"qwen3", nn::ScanMode::off, "none", 0, "data=2,fsdp=2"});
+  for (const char* mesh : {"", "fsdp=2,layers=2"}) {
+    out.push_back({"qwen3", nn::ScanMode::force, "offload:mlp_hidden", 0, mesh});
+  }
   for (const char* mesh : {"", "fsdp=2,tensor=2"}) {
     out.push_back({"qwen3", nn::ScanMode::force, "dots", 0, mesh, testing::CpuPlugin::older});
   }
@@ -126,7 +129,8 @@ std::vector<Case> cases() {
 
 std::string case_name(const ::testing::TestParamInfo<Case>& c) {
   std::string form = c.param.scan == nn::ScanMode::off ? "_unrolled_" : "_scanned_";
-  std::string name = c.param.family + form + c.param.remat;
+  std::string name = c.param.family + form;
+  for (char ch : c.param.remat) name += std::isalnum(static_cast<unsigned char>(ch)) ? ch : '_';
   if (c.param.axis != 0)
     name += c.param.axis > 0 ? "_axis" + std::to_string(c.param.axis) : "_last";
   for (char ch : "_" + c.param.mesh)
