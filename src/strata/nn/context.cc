@@ -72,7 +72,7 @@ ir::Value Context::lay_out(ir::Value x, const std::vector<std::string>& names) c
 }
 
 ops::StackParts Context::stack_parts(const Param& param) const {
-  if (mesh_ == nullptr) return {};
+  if (function_->mesh().size() == 1) return {};
   sharding::ParamType type = structure_->stored_type(param);
   auto layer = std::find_if(type.dims.begin(), type.dims.end(),
                             [](const sharding::Dim& d) { return d.role == sharding::Role::layer; });

@@ -284,10 +284,15 @@ Values StackRunner::own_slices(int64_t layer) {
   Reader reader(gate);
   carry_ = reader.take(carry_.size());
   Values slices;
+  Value number = ops::scalar(function(), DType::i32, static_cast<double>(place.repeat));
   for (const Param* p : own) {
     int64_t axis =
         sharding::normalised_stack_axis(options_.param_axis, p->type().rank(), p->path());
-    slices.push_back(ops::select_index(reader.take(1)[0], axis, place.repeat));
+    Value stack = reader.take(1)[0];
+    ops::StackParts parts = context_.stack_parts(*p);
+    slices.push_back(parts.parts == 1
+                         ? ops::select_index(stack, axis, place.repeat)
+                         : ops::read_step(ops::in_parts(stack, axis, parts), number, axis, parts));
   }
   return slices;
 }

@@ -9,6 +9,7 @@
 #include "strata/optim/sgd.h"
 #include "strata/optim/zero.h"
 #include "strata/rl/placed_for_test.h"
+#include "strata/sample/programs.h"
 
 namespace strata::rl {
 namespace {
@@ -188,6 +189,24 @@ TEST(Collectives, ElementwiseUpdatesSumTheNorm) {
   // The same look at an update that couples elements finds arrays.
   Placed p("fsdp=2,tensor=2");
   EXPECT_NE(arrays(p.compiled(*update_function(p.whole_plan(optim::make_muon()), p.mesh))), Sums{});
+}
+
+// Decoding fetches each layer once, and moves nothing else.
+TEST(Collectives, DecodingFetchesSharedLayers) {
+  Placed p("layers=2");
+  const sample::ModelView view{p.model.get(), &p.structure};
+  int64_t layers = 0;
+  for (const sharding::Slot& s : p.structure.manifest().slots()) {
+    if (s.type.dims[0].role == sharding::Role::layer) layers += s.type.bytes();
+  }
+  for (const auto& f : {sample::prefill_function(view, {.tokens = 12, .room = 12}),
+                        sample::decode_function(view, {.rows = 2, .length = 16})}) {
+    Sums sums = arrays(p.compiled(*f));
+    EXPECT_EQ(sums.size(), 1u) << f->name();
+    EXPECT_EQ(sums["all-reduce"].count, 4) << f->name();
+    EXPECT_LE(sums["all-reduce"].bytes, layers)
+        << f->name();  // a prefill needs no last hidden state
+  }
 }
 
 // A device that has half of the layers fetches the others one at a time: beside its share of the

@@ -11,7 +11,9 @@
 #include "strata/optim/adafactor.h"
 #include "strata/optim/muon.h"
 #include "strata/rl/engine_for_test.h"
+#include "strata/sample/programs.h"
 #include "strata/testing/errors.h"
+#include "strata/transform/lower.h"
 
 namespace strata::rl {
 namespace {
@@ -328,6 +330,55 @@ TEST(Mesh, PolicyMetricsAreThoseOfOneDevice) {
     }
     EXPECT_NEAR(stats.loss, want_stats.loss, 1e-5 * std::abs(want_stats.loss));
     EXPECT_NEAR(stats.grad_norm, want_stats.grad_norm, 1e-4 * want_stats.grad_norm);
+  }
+}
+
+// The state of a prompt of twelve tokens, and the logits of one token more.
+std::vector<HostTensor> decoded(const std::string& mesh) {
+  TinyTrainer t = trainer(Case{mesh});
+  auto compile = [&](const std::unique_ptr<ir::Function>& f) {
+    return runtime::Executor(
+        t.compiler->compile(transform::program_text(*f), runtime::request_for(*f, f->name())));
+  };
+  auto put = [&](const HostTensor& host) {
+    return runtime::Array::put(t.compiler->client(), host, t.structure->mesh());
+  };
+  HostTensor ids(DType::i32, {1, 16}), rows(DType::u32, {1, sample::kRowWords});
+  for (int64_t i = 0; i < ids.size(); ++i) ids.set(i, static_cast<double>(i * 7 % 157));
+  rows.set(sample::kToken, 5);
+  rows.set(sample::kPosition, 12);
+  const runtime::Array prompt = put(ids), words = put(rows),
+                       length = put(HostTensor::of<int32_t>({1}, std::vector<int32_t>{12}));
+  std::vector<runtime::Argument> arguments;
+  for (const auto& entry : t.engine->parameters()->entries()) {
+    arguments.push_back(runtime::Argument::borrow(*entry.second));
+  }
+  const size_t parameters = arguments.size();
+  const sample::ModelView view{t.model.get(), t.structure.get()};
+  arguments.push_back(runtime::Argument::borrow(prompt));
+  arguments.push_back(runtime::Argument::borrow(length));
+  std::vector<runtime::Array> state =
+      compile(sample::prefill_function(view, {.tokens = 16, .room = 16})).run(arguments);
+  arguments.resize(parameters);
+  std::vector<HostTensor> out;
+  for (const runtime::Array& a : state) out.push_back(a.get());
+  for (runtime::Array& a : state) arguments.push_back(runtime::Argument::donate(a));
+  arguments.push_back(runtime::Argument::borrow(words));
+  out.push_back(compile(sample::decode_function(view, {.rows = 1, .length = 16}))
+                    .run(arguments)
+                    .back()
+                    .get());
+  return out;
+}
+
+TEST(Mesh, DecodingOverMeshesIsThatOfOneDevice) {
+  const std::vector<HostTensor> want = decoded("");
+  for (const char* mesh : {"layers=2", "fsdp=2,tensor=2,layers=2"}) {
+    std::vector<HostTensor> got = decoded(mesh);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_LT(relative_difference(got[i], want[i]), 1e-5) << mesh << " " << i;
+    }
   }
 }
 
