@@ -320,9 +320,9 @@ TEST_F(MidGrpo, AnEvaluationIsDoneAgain) {
   GrpoSummary whole = grpo("whole", evaluating);
   Names resume = evaluating;
   resume.push_back("run.resume=true");
-  // Asked once a token, at most six of an answer: twice before training, after each step, at the
-  // end.
-  for (int64_t at : {0, 14, 26, 32}) {
+  // Asked once a prompt and token, at most six of an answer: twice before training (of 5 and 4
+  // prompts), after each step, at the end.
+  for (int64_t at : {0, 21, 40, 50}) {
     std::string run = "parts" + std::to_string(at);
     GrpoSummary first = grpo(run, evaluating, at, StopPoint::evaluation);
     EXPECT_EQ(at == 0, saved(run).empty());

@@ -172,7 +172,7 @@ void answer_all(const Flags& flags, sample::Sampler& sampler, const runtime::Tab
   InterruptFlag interrupt;
   const int64_t total = sampler.pending();
   for (bool more = true; more;) {
-    more = sampler.step(parameters);
+    more = sampler.step(parameters, [&] { return interrupt.raised(); });
     for (sample::Result& r : sampler.take_results()) printer.add(std::move(r));
     const int64_t left = sampler.pending();
     if (!flags.stream) {

@@ -7,9 +7,10 @@ namespace strata::rl {
 
 enum class StopPoint {
   step,        // between two steps
-  sampling,    // between two tokens of a step's completions
+  sampling,    // between two prompts or tokens of a step's completions
   micro_step,  // before a micro-step that is not the first thing of its step
-  evaluation,  // between two tokens or batches of an evaluation, or two pieces of the export
+  evaluation,  // between two prompts, tokens or batches of an evaluation, or two pieces of the
+               // export
 };
 
 // Whether the run is to save what it has done and to end.

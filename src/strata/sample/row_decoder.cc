@@ -170,6 +170,10 @@ void RowDecoder::insert(const PromptState& prompt, int64_t row) {
   ++counters_.inserts;
 }
 
+void RowDecoder::wait() const {
+  for (const Array& a : state_) a.wait();
+}
+
 void RowDecoder::clear(int64_t row) {
   put(empty_program({1, shape_.length}).run({}), shape_.length, row);
 }

@@ -59,6 +59,8 @@ class RowDecoder {
   PromptState prefill(const runtime::ParameterTable& parameters, std::span<const int32_t> prompt);
   // Puts a prompt's state into `row`.
   void insert(const PromptState& prompt, int64_t row);
+  // Blocks until everything that the rows' state comes from is computed.
+  void wait() const;
   // Makes a row all zeros: what a row of NaN leaves would reach its successor otherwise.
   void clear(int64_t row);
 

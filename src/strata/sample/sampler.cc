@@ -227,19 +227,27 @@ void Sampler::fit_shape() {
   }
 }
 
-void Sampler::admit(const runtime::ParameterTable& parameters) {
+// Whether it was done: not when it was interrupted.
+bool Sampler::admit(const runtime::ParameterTable& parameters,
+                    const std::function<bool()>& interrupted) {
   for (size_t r = 0; r < rows_.size() && !waiting_.empty(); ++r) {
     if (rows_[r]) continue;
+    Prompt& prompt = *waiting_.front()->prompt();
+    const bool reads = !prompt.state || prompt.state->version != parameters.version();
+    if (reads && interrupted) {
+      decoder_.wait();
+      if (interrupted()) return false;
+    }
     rows_[r] = std::move(waiting_.front());
     waiting_.pop_front();
-    Prompt& prompt = *rows_[r]->prompt();
-    if (!prompt.state || prompt.state->version != parameters.version()) {
+    if (reads) {
       std::span<const int32_t> tokens = prompt.request.tokens;
       prompt.state = decoder_.prefill(parameters, tokens.first(tokens.size() - 1));
     }
     decoder_.insert(*prompt.state, static_cast<int64_t>(r));
     if (--prompt.waiting == 0) prompt.state.reset();
   }
+  return true;
 }
 
 HostTensor Sampler::row_words() const {
@@ -307,9 +315,10 @@ void Sampler::accept(int64_t row, std::span<const uint32_t> drawn, uint64_t vers
   if (ended) finish(std::move(answer), *ended);
 }
 
-void Sampler::run_step(const runtime::ParameterTable& parameters) {
+void Sampler::run_step(const runtime::ParameterTable& parameters,
+                       const std::function<bool()>& interrupted) {
   fit_shape();
-  admit(parameters);
+  if (!admit(parameters, interrupted)) return;
   bool filters = false;
   for (const AnswerPtr& a : rows_) filters = filters || (a && uses_filters(a->settings()));
   std::optional<HostTensor> edits = row_edits();
@@ -320,10 +329,10 @@ void Sampler::run_step(const runtime::ParameterTable& parameters) {
   }
 }
 
-bool Sampler::step(const runtime::TablePtr& parameters) {
+bool Sampler::step(const runtime::TablePtr& parameters, const std::function<bool()>& interrupted) {
   if (pending() > 0) {
     try {
-      run_step(*parameters);
+      run_step(*parameters, interrupted);
     } catch (...) {
       drop_all();
       throw;
@@ -405,7 +414,7 @@ std::vector<Result> generate(Sampler& sampler, std::vector<Request> requests,
     drop(sampler, ids);
     throw;
   }
-  while (sampler.step(parameters)) {
+  while (sampler.step(parameters, interrupted)) {
     if (!interrupted || !interrupted()) continue;
     drop(sampler, ids);
     return {};

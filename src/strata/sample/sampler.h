@@ -76,8 +76,10 @@ class Sampler {
   // Gives free rows to waiting answers and takes one step: every running answer gets one token.
   // `parameters` are the slots of the structure's manifest in its order; they may change between
   // steps (running answers then go on with what they computed before). Returns whether there is
-  // more to do. When it throws, all running and waiting requests are dropped.
-  bool step(const runtime::TablePtr& parameters);
+  // more to do. When it throws, all running and waiting requests are dropped. `interrupted`, if
+  // given, is asked before each prompt is read, when those before it have been: when it says so the
+  // step ends there and no answer gets a token.
+  bool step(const runtime::TablePtr& parameters, const std::function<bool()>& interrupted = {});
 
   // Ends all of a request's answers; they come out as `cancelled` with what they have.
   void cancel(const std::string& id);
@@ -102,10 +104,11 @@ class Sampler {
   std::shared_ptr<Prompt> checked(Request request) const;
   std::vector<int32_t> stop_ids(const SamplingSettings& settings, const std::string& where) const;
   int64_t budget(const Request& request, const std::string& where) const;
-  void run_step(const runtime::ParameterTable& parameters);
+  void run_step(const runtime::ParameterTable& parameters,
+                const std::function<bool()>& interrupted);
   void fit_shape();
   StateShape wanted_shape() const;
-  void admit(const runtime::ParameterTable& parameters);
+  bool admit(const runtime::ParameterTable& parameters, const std::function<bool()>& interrupted);
   HostTensor row_words() const;
   std::optional<HostTensor> row_edits() const;
   void accept(int64_t row, std::span<const uint32_t> drawn, uint64_t version);
@@ -127,7 +130,7 @@ class Sampler {
 
 // Answers all requests and returns the results in their order, samples of one request together.
 // Every request is checked before any work is done. `interrupted`, if given, is asked between
-// tokens: when it says so all requests are dropped and nothing is returned.
+// tokens and prompts: when it says so all requests are dropped and nothing is returned.
 std::vector<Result> generate(Sampler& sampler, std::vector<Request> requests,
                              const runtime::TablePtr& parameters,
                              const std::function<bool()>& interrupted = {});

@@ -48,6 +48,28 @@ Request random_request(std::string id, std::vector<int32_t> tokens, int64_t coun
   return r;
 }
 
+// Stopped between two prompts or two tokens, nothing is left and the same call answers as ever.
+TEST(Sampler, InterruptedAnywhereItCanBeAskedAgain) {
+  auto requests = [] {
+    std::vector<Request> out;
+    for (int i = 0; i < 3; ++i) out.push_back(random_request(std::to_string(i), {i + 1, 7, 9}, 5));
+    return out;
+  };
+  Sampler sampler(dense().setup({.rows = {4}, .seed = 3}));
+  const std::vector<Result> want = run(sampler, requests());
+  for (int stop_at : {1, 2, 4, 7}) {  // three prompts, then a token each time
+    const int64_t before = sampler.counters().prefills;
+    int asked = 0;
+    auto interrupted = [&] { return ++asked >= stop_at; };
+    EXPECT_TRUE(generate(sampler, requests(), dense().parameters, interrupted).empty());
+    EXPECT_EQ(sampler.counters().prefills - before, std::min(stop_at - 1, 3));
+    EXPECT_EQ(sampler.pending(), 0);
+    const std::vector<Result> got = run(sampler, requests());
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(got[i].tokens, want[i].tokens);
+  }
+}
+
 // ---- Case G2: the rest of the batch does not matter ---------------------------------------------
 
 TEST(Sampler, GreedyTokensAloneBatchedReorderedAndRepeated) {
