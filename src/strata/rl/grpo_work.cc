@@ -92,10 +92,6 @@ std::vector<BatchGroup> groups_from(const Json& json, std::span<const StepTensor
   return groups;
 }
 
-}  // namespace
-
-namespace {
-
 Json json_of(const BatchShape& s) {
   return {{"rows", s.rows}, {"tokens", s.tokens}, {"scored", s.scored}, {"groups", s.groups}};
 }
