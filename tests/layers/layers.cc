@@ -138,7 +138,7 @@ void check_file(const SourceFile& file, const Rules& rules, std::vector<Finding>
     if (of_model && mentions(lines[i], {"fsdp", "\"tensor\"", "\"data\""})) {
       out.push_back({file.path, number, "a model file may not speak of mesh axes"});
     }
-    if (of_model && mentions(lines[i], {"lora", "adapter", "quant"})) {
+    if (of_model && mentions(lines[i], {"lora", "adapter", "fake_quant", "FakeQuant"})) {
       out.push_back({file.path, number, "a model file may not speak of what transforms add"});
     }
     Include include = parse_include(lines[i]);
