@@ -158,7 +158,9 @@ void append_piece(const Tokenizer& tokenizer, const std::string& text, const Cha
   }
   std::string_view piece =
       std::string_view(text).substr(stretch.begin, stretch.end - stretch.begin);
-  std::vector<int32_t> ids = tokenizer.encode_protected(piece, inner, stretch.begin > 0);
+  bool behind_token = !out->ids.empty() && tokenizer.is_special(out->ids.back());
+  std::vector<int32_t> ids =
+      tokenizer.encode_protected(piece, inner, stretch.begin > 0, behind_token);
   out->ids.insert(out->ids.end(), ids.begin(), ids.end());
   out->assistant.resize(out->ids.size(), trained ? 1 : 0);
 }

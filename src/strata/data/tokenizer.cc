@@ -42,6 +42,9 @@ struct Tokenizer::Model {
                       std::vector<int32_t>* ids) const;
   void encode_by_range(std::string_view text, const MatchRules& rules,
                        std::vector<int32_t>* ids) const;
+  std::optional<std::vector<ProtectedRange>> ranges_in(std::string_view changed,
+                                                       std::string_view text,
+                                                       const MatchRules& rules) const;
   void encode_normalized(std::string_view text, const MatchRules& rules,
                          std::vector<int32_t>* ids) const;
   void encode_words(std::string_view text, Before before, std::vector<int32_t>* ids) const;
@@ -120,8 +123,21 @@ void Tokenizer::Model::encode_words(std::string_view text, Before before,
   pre_tokenizer->cut(text, before, &sink);
 }
 
-// Ranges of a raw text say nothing about its normalized form, so the text is cut at their borders
-// and each part normalized alone.
+// Where the ranges of `text` stand in `changed`, its normalized form; nothing when a border falls
+// into what normalization joins.
+std::optional<std::vector<ProtectedRange>> Tokenizer::Model::ranges_in(
+    std::string_view changed, std::string_view text, const MatchRules& rules) const {
+  std::vector<ProtectedRange> out;
+  for (const ProtectedRange& r : rules.ranges) {
+    std::string before = normalized(text.substr(0, r.begin), normalizers, rules.before);
+    std::string with = normalized(text.substr(0, r.end), normalizers, rules.before);
+    if (!changed.starts_with(before) || !changed.starts_with(with)) return std::nullopt;
+    out.push_back({before.size(), with.size(), r.allow_ordinary});
+  }
+  return out;
+}
+
+// Where that cannot be said, the text is cut at the ranges' borders and each part normalized alone.
 void Tokenizer::Model::encode_by_range(std::string_view text, const MatchRules& rules,
                                        std::vector<int32_t>* ids) const {
   size_t done = 0;
@@ -159,10 +175,12 @@ void Tokenizer::Model::encode_stretch(std::string_view text, const MatchRules& r
   if (normalizers.empty()) return encode_normalized(text, rules, ids);
   std::string changed = normalized(text, normalizers, rules.before);
   bool moved = changed != text;
-  if (moved && !rules.ranges.empty() && !normalized_tokens.empty()) {
-    return encode_by_range(text, rules, ids);
+  if (!moved || rules.ranges.empty() || normalized_tokens.empty()) {
+    return encode_normalized(changed, rules, ids);
   }
-  encode_normalized(changed, rules, ids);
+  std::optional<std::vector<ProtectedRange>> ranges = ranges_in(changed, text, rules);
+  if (!ranges.has_value()) return encode_by_range(text, rules, ids);
+  encode_normalized(changed, {rules.plain, *ranges, rules.before}, ids);
 }
 
 void Tokenizer::Model::encode(std::string_view text, const MatchRules& rules,
@@ -226,7 +244,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
 
 std::vector<int32_t> Tokenizer::encode_protected(std::string_view text,
                                                  std::span<const ProtectedRange> ranges,
-                                                 bool continues) const {
+                                                 bool continues, bool behind_token) const {
   require(is_utf8(text), {.id = "tokenizer.protected_utf8",
                           .where = "encode_protected",
                           .expected = "well-formed UTF-8",
@@ -237,7 +255,8 @@ std::vector<int32_t> Tokenizer::encode_protected(std::string_view text,
     std::vector<ProtectedRange> moved = ranges_within(ranges, 1, text.size());
     model_->encode(text.substr(1), {false, moved}, &ids);
   } else {
-    model_->encode(text, {false, ranges, continues ? Before::text : Before::nothing}, &ids);
+    Before before = behind_token ? Before::token : continues ? Before::text : Before::nothing;
+    model_->encode(text, {false, ranges, before}, &ids);
   }
   return ids;
 }

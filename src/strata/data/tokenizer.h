@@ -48,10 +48,11 @@ class Tokenizer {
   // Encodes `text` as one piece, without adding special tokens; no special token is recognised
   // inside a protected range or across its border. `ranges` are sorted and disjoint. `continues`:
   // the text follows another one, so SentencePiece's prefix space stands for a space that it
-  // begins with. `text` must be well-formed UTF-8 (throws invalid_argument).
+  // begins with. `behind_token`: what it follows ends with an added token. `text` must be
+  // well-formed UTF-8 (throws invalid_argument).
   std::vector<int32_t> encode_protected(std::string_view text,
                                         std::span<const ProtectedRange> ranges,
-                                        bool continues = false) const;
+                                        bool continues = false, bool behind_token = false) const;
 
   // Where added tokens stand in `text` under the same rules, in order. Those that are looked for
   // in normalized text are left out where normalization changes it.

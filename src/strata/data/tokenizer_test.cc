@@ -163,6 +163,14 @@ TEST(Tokenizer, PrefixesOfPiecesOfAText) {
     EXPECT_EQ(tokenizer.encode_protected("hello", {}), std::vector<int32_t>{hello}) << name;
     EXPECT_EQ(tokenizer.encode_protected("hello", {}, true), std::vector<int32_t>{bare}) << name;
     EXPECT_EQ(tokenizer.encode_protected(" hello", {}, true), std::vector<int32_t>{hello}) << name;
+    // Behind a token, as when the token and the text were one piece.
+    Ids whole = tokenizer.encode("</s>hello", {.add_special_tokens = false});
+    Ids rest = tokenizer.encode_protected("hello", {}, true, true);
+    EXPECT_EQ(Ids(whole.begin() + 1, whole.end()), rest) << name;
+    // A protected range cuts no word, although marks replace the spaces around it.
+    ProtectedRange range{2, 7, false};
+    Ids cut = tokenizer.encode_protected("x hello", std::span(&range, 1));
+    EXPECT_EQ(cut, tokenizer.encode("x hello", {.add_special_tokens = false})) << name;
   }
 }
 
