@@ -37,6 +37,38 @@ void check_specs(const std::vector<SpecRule>& specs, const Manifest& manifest) {
   }
 }
 
+std::vector<std::string> axes_of(const std::vector<Rule>& rules) {
+  std::vector<std::string> out;
+  for (const Rule& rule : rules) {
+    for (const auto& axes : rule.candidates) out.insert(out.end(), axes.begin(), axes.end());
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// An axis of which neither rules nor specs speak would split nothing: all its devices would compute
+// the same, silently.
+void check_axes(const PlacementOptions& options, const std::vector<Rule>& family) {
+  std::vector<Rule> rules = options.rules;
+  rules.insert(rules.end(), family.begin(), family.end());
+  const std::vector<std::string> named = axes_of(rules);
+  std::vector<std::string> used = named;
+  for (const SpecRule& s : options.specs) {
+    for (const auto& axes : s.spec.dims) used.insert(used.end(), axes.begin(), axes.end());
+  }
+  for (const MeshAxis& axis : options.mesh.axes()) {
+    if (axis.size == 1 || std::find(used.begin(), used.end(), axis.name) != used.end()) continue;
+    std::string near = nearest(axis.name, named);
+    fail({.id = "sharding.axis_without_rule",
+          .where = "mesh axis '" + axis.name + "'",
+          .expected = "an axis that a rule or a spec names, such as " + join(named, ", "),
+          .got = "one that would split nothing",
+          .cure = near.empty() ? "Give it a rule (--shard 'NAME = " + axis.name + "')"
+                               : "Did you mean '" + near + "'?"});
+  }
+}
+
 // Dims that the spec leaves whole have no name while the rules are asked, so that they stay so.
 Resolved resolve_given(const Slot& slot, const PartitionSpec& spec, const Placement& placement) {
   ParamType given = with_spec(slot.type, spec, placement.mesh, slot.name);
@@ -60,6 +92,7 @@ Placement place(const Manifest& manifest, const PlacementOptions& options,
   out.mesh = options.mesh;
   out.strict = options.strict;
   out.rules = options.rules;
+  check_axes(options, family);
   for (Rule rule : family) {
     if (has_rule(options.rules, rule.name)) continue;
     std::erase_if(rule.candidates, [&](const auto& axes) { return !known(options.mesh, axes); });

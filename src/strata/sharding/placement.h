@@ -35,7 +35,8 @@ struct Placement {
 
 // `family` is the model's own rules; of their candidates those stay whose axes `mesh` has (a model
 // knows all axes that exist, a mesh only some). The given rules must speak of its axes. Throws as
-// resolve and with_spec; not_found (sharding.spec_unmatched) for a spec that no parameter has.
+// resolve and with_spec; not_found (sharding.spec_unmatched) for a spec that no parameter has;
+// invalid_argument (sharding.axis_without_rule) for a mesh axis that no rule or spec names.
 Placement place(const Manifest& manifest, const PlacementOptions& options,
                 const std::vector<Rule>& family);
 

@@ -41,6 +41,25 @@ TEST(Placement, GivenRulesReplaceTheFamilys) {
   }
 }
 
+TEST(Placement, AxesWithoutARuleAreRefused) {
+  PlacementOptions o{.mesh = Mesh::parse("tensr=2")};
+  try {
+    place(manifest(), o, decoder_rules());
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.id(), "sharding.axis_without_rule");
+    EXPECT_NE(std::string(e.what()).find("Did you mean 'tensor'?"), std::string::npos) << e.what();
+  }
+  o.rules = {parse_rule("mlp = tensr")};
+  EXPECT_EQ(text_of(place(manifest(), o, decoder_rules()).manifest.at("up").type),
+            "f32[mlp:8@tensr, embed:6]");
+  o.rules = {};
+  o.specs = {parse_spec_rule("up = P(None, 'tensr')")};
+  EXPECT_EQ(text_of(place(manifest(), o, decoder_rules()).manifest.at("up").type),
+            "f32[mlp:8, embed:6@tensr]");
+  EXPECT_NO_THROW(place(manifest(), {.mesh = Mesh::parse("spare=1,fsdp=2")}, decoder_rules()));
+}
+
 TEST(Placement, StrictRefusesReplication) {
   PlacementOptions o{.mesh = Mesh::parse("tensor=2"), .strict = true};
   try {
