@@ -7,6 +7,7 @@
 
 #include "strata/base/error.h"
 #include "strata/data/regex.h"
+#include "strata/data/tokenizer_errors.h"
 #include "strata/data/utf8.h"
 
 namespace strata::data {
@@ -150,26 +151,12 @@ class PreTokenizer::Digits : public PreTokenizer::Step {
   bool individual_;
 };
 
-namespace {
-
-[[noreturn]] void unsupported(const std::string& where, const std::string& expected,
-                              const std::string& got) {
-  unimplemented({.id = "tokenizer.unsupported",
-                 .where = where,
-                 .expected = expected,
-                 .got = got,
-                 .cure = "Remove tokenizer.json if the directory also holds a SentencePiece "
-                         "tokenizer.model"});
-}
-
-}  // namespace
-
 PreTokenizer::PreTokenizer(const Json& description, const std::string& where, bool byte_level)
     : wants_byte_level_(byte_level) {
   if (byte_level || !description.is_null()) add(description, where);
   if (byte_level && !byte_level_) {
-    unsupported(where, "a byte-level pre-tokenizer (ByteLevel), as the decoder is one",
-                "a chain without one");
+    unsupported_tokenizer(where, "a byte-level pre-tokenizer (ByteLevel), as the decoder is one",
+                          "a chain without one");
   }
 }
 
@@ -214,10 +201,11 @@ void PreTokenizer::add(const Json& description, const std::string& where) {
   }
   bool known = type == "Split" || type == "Digits" || (type == "ByteLevel" && wants_byte_level_);
   if (!known || byte_level_) {
-    unsupported(where,
-                wants_byte_level_ ? "Split, Digits and then one ByteLevel, or a Sequence of them"
-                                  : "one Metaspace, then Split and Digits, or a Sequence of them",
-                byte_level_ ? type + " behind ByteLevel" : type);
+    unsupported_tokenizer(where,
+                          wants_byte_level_
+                              ? "Split, Digits and then one ByteLevel, or a Sequence of them"
+                              : "one Metaspace, then Split and Digits, or a Sequence of them",
+                          byte_level_ ? type + " behind ByteLevel" : type);
   }
   add_step(type, description, here);
 }
@@ -250,7 +238,7 @@ void PreTokenizer::add_metaspace(const Json& description, const std::string& whe
   std::string scheme =
       get_string_or(description, "prepend_scheme", flag ? "always" : "never", where);
   if (scheme != "always" && scheme != "first" && scheme != "never") {
-    unsupported(where + ", key 'prepend_scheme'", "always, first or never", scheme);
+    unsupported_tokenizer(where + ", key 'prepend_scheme'", "always, first or never", scheme);
   }
   m.at_start = scheme != "never";
   m.behind_token = scheme == "always";

@@ -7,6 +7,7 @@
 
 #include "strata/base/error.h"
 #include "strata/data/bpe.h"
+#include "strata/data/tokenizer_errors.h"
 
 namespace strata::data {
 namespace {
@@ -15,16 +16,6 @@ constexpr std::pair<std::string_view, NormalForm> kForms[] = {{"NFC", NormalForm
                                                               {"NFD", NormalForm::nfd},
                                                               {"NFKC", NormalForm::nfkc},
                                                               {"NFKD", NormalForm::nfkd}};
-
-[[noreturn]] void unsupported(const std::string& where, const std::string& expected,
-                              const std::string& got) {
-  unimplemented({.id = "tokenizer.unsupported",
-                 .where = where,
-                 .expected = expected,
-                 .got = got,
-                 .cure = "Remove tokenizer.json if the directory also holds a SentencePiece "
-                         "tokenizer.model"});
-}
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
@@ -52,11 +43,11 @@ std::string replaced_text(const Json& replace, const std::string& where) {
   auto pattern = replace.find("pattern");
   bool text = pattern != replace.end() && pattern->is_object() && pattern->contains("String");
   if (!text) {
-    unsupported(where, "a Replace of a text (String)",
-                pattern == replace.end() ? "no pattern" : pattern->dump().substr(0, 60));
+    unsupported_tokenizer(where, "a Replace of a text (String)",
+                          pattern == replace.end() ? "no pattern" : pattern->dump().substr(0, 60));
   }
   std::string from = get_string(*pattern, "String", where);
-  if (from.empty()) unsupported(where, "a Replace of a text that is not empty", "''");
+  if (from.empty()) unsupported_tokenizer(where, "a Replace of a text that is not empty", "''");
   return from;
 }
 
@@ -83,7 +74,8 @@ void add_steps(const Json& normalizer, const std::string& where, std::vector<Nor
     step.from = replaced_text(normalizer, where);
     step.to = get_string(normalizer, "content", where);
   } else {
-    unsupported(where, "NFC, NFD, NFKC, NFKD, Prepend, Replace or a Sequence of them", type);
+    unsupported_tokenizer(where, "NFC, NFD, NFKC, NFKD, Prepend, Replace or a Sequence of them",
+                          type);
   }
   steps->push_back(std::move(step));
 }
@@ -93,7 +85,7 @@ void add_decoder(const Json& decoder, const std::string& where, Spelling* out) {
   std::string type = get_string(decoder, "type", where);
   if (type == "Replace") {
     if (get_string(decoder, "content", where) != " ") {
-      unsupported(where, "a Replace by a space", decoder.dump().substr(0, 80));
+      unsupported_tokenizer(where, "a Replace by a space", decoder.dump().substr(0, 80));
     }
     out->space = replaced_text(decoder, where);
   } else if (type == "ByteFallback") {
@@ -102,10 +94,12 @@ void add_decoder(const Json& decoder, const std::string& where, Spelling* out) {
     bool one = get_string(decoder, "content", where) == " " &&
                get_int_or(decoder, "start", 0, where) == 1 &&
                get_int_or(decoder, "stop", 0, where) == 0;
-    if (!one) unsupported(where, "a Strip of one space at the start", decoder.dump().substr(0, 80));
+    if (!one)
+      unsupported_tokenizer(where, "a Strip of one space at the start",
+                            decoder.dump().substr(0, 80));
     out->first = FirstSpace::goes;
   } else if (type != "Fuse") {
-    unsupported(where, "Replace, ByteFallback, Fuse and Strip", type);
+    unsupported_tokenizer(where, "Replace, ByteFallback, Fuse and Strip", type);
   }
 }
 
@@ -161,7 +155,7 @@ Spelling read_decoder(const Json& decoder, const std::string& where) {
     if (list.size() == 1) return read_decoder(list[0], where);
     for (const Json& inner : list) add_decoder(inner, where, &out);
   } else {
-    unsupported(where, "ByteLevel, Metaspace or a Sequence", type);
+    unsupported_tokenizer(where, "ByteLevel, Metaspace or a Sequence", type);
   }
   return out;
 }

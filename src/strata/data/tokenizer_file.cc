@@ -1,4 +1,5 @@
 #include "strata/data/tokenizer_file.h"
+#include "strata/data/tokenizer_errors.h"
 
 #include <fmt/format.h>
 
@@ -14,29 +15,10 @@ constexpr size_t kMaxDepth = 64;
 // Keys of one object outside the vocabulary; finding a key is linear there.
 constexpr size_t kMaxMembers = 4096;
 
-[[noreturn]] void malformed(const std::string& where, const std::string& expected,
-                            const std::string& got) {
-  fail({.id = "tokenizer.malformed",
-        .where = where,
-        .expected = expected,
-        .got = got,
-        .code = Code::data_loss});
-}
-
-[[noreturn]] void unsupported(const std::string& where, const std::string& expected,
-                              const std::string& got) {
-  unimplemented({.id = "tokenizer.unsupported",
-                 .where = where,
-                 .expected = expected,
-                 .got = got,
-                 .cure = "Remove tokenizer.json if the directory also holds a SentencePiece "
-                         "tokenizer.model"});
-}
-
 int32_t checked_id(const std::string& where, const std::string& token, int64_t id) {
   if (id < 0 || id > kMaxTokenId) {
-    malformed(where + ", token '" + token + "'", fmt::format("an id in 0..{}", kMaxTokenId),
-              std::to_string(id));
+    malformed_tokenizer(where + ", token '" + token + "'",
+                        fmt::format("an id in 0..{}", kMaxTokenId), std::to_string(id));
   }
   return static_cast<int32_t>(id);
 }
@@ -71,16 +53,18 @@ class Reader : public nlohmann::json_sax<Json> {
   bool parse_error(size_t position, const std::string&,
                    const nlohmann::detail::exception& e) override {
     std::string reason = e.what();
-    malformed(fmt::format("{} at byte {}", where_, position), "valid JSON",
-              reason.substr(std::min(reason.size(), reason.find("] ") + 2)));
+    malformed_tokenizer(fmt::format("{} at byte {}", where_, position), "valid JSON",
+                        reason.substr(std::min(reason.size(), reason.find("] ") + 2)));
   }
 
  private:
   enum class Mode { tree, vocab, merges, pair };
 
   bool value(Json v) {
-    if (mode_ == Mode::vocab) malformed(where_ + ", model.vocab", "integer ids", v.dump());
-    if (mode_ != Mode::tree) malformed(where_ + ", model.merges", "pairs of tokens", v.dump());
+    if (mode_ == Mode::vocab)
+      malformed_tokenizer(where_ + ", model.vocab", "integer ids", v.dump());
+    if (mode_ != Mode::tree)
+      malformed_tokenizer(where_ + ", model.merges", "pairs of tokens", v.dump());
     place(std::move(v));
     return true;
   }
@@ -111,8 +95,8 @@ class Reader : public nlohmann::json_sax<Json> {
       return &parent.back();
     }
     if (parent.size() >= kMaxMembers) {
-      malformed(where_ + ", key '" + key_ + "'",
-                fmt::format("at most {} members in an object", kMaxMembers), "more");
+      malformed_tokenizer(where_ + ", key '" + key_ + "'",
+                          fmt::format("at most {} members in an object", kMaxMembers), "more");
     }
     Json& slot = parent[key_];
     slot = std::move(v);
@@ -132,8 +116,8 @@ bool Reader::string(string_t& v) {
     size_t space = v.find(' ');
     if (space == std::string::npos || space == 0 || space + 1 == v.size() ||
         v.find(' ', space + 1) != std::string::npos) {
-      malformed(fmt::format("{}, model.merges[{}]", where_, bpe.merges.size()),
-                "two tokens with a space between", "'" + v + "'");
+      malformed_tokenizer(fmt::format("{}, model.merges[{}]", where_, bpe.merges.size()),
+                          "two tokens with a space between", "'" + v + "'");
     }
     bpe.merges.emplace_back(v.substr(0, space), v.substr(space + 1));
     return true;
@@ -160,7 +144,7 @@ bool Reader::open(Json v) {
     saw_merges = true;
     return true;
   }
-  if (stack_.size() >= kMaxDepth) malformed(where_, "at most 64 nested levels", "more");
+  if (stack_.size() >= kMaxDepth) malformed_tokenizer(where_, "at most 64 nested levels", "more");
   if (stack_.size() == 1) path_ = key_;
   stack_.push_back(place(std::move(v)));
   return true;
@@ -169,8 +153,8 @@ bool Reader::open(Json v) {
 bool Reader::end_array() {
   if (mode_ == Mode::pair) {
     if (pair_.size() != 2) {
-      malformed(fmt::format("{}, model.merges[{}]", where_, bpe.merges.size()), "two tokens",
-                std::to_string(pair_.size()));
+      malformed_tokenizer(fmt::format("{}, model.merges[{}]", where_, bpe.merges.size()),
+                          "two tokens", std::to_string(pair_.size()));
     }
     bpe.merges.emplace_back(std::move(pair_[0]), std::move(pair_[1]));
     mode_ = Mode::merges;
@@ -187,7 +171,8 @@ bool Reader::end_array() {
 Json member(const Json& object, const char* key, const std::string& where) {
   auto it = object.find(key);
   if (it == object.end() || it->is_null()) return nullptr;
-  if (!it->is_object()) malformed(where + ", key '" + key + "'", "an object", it->type_name());
+  if (!it->is_object())
+    malformed_tokenizer(where + ", key '" + key + "'", "an object", it->type_name());
   return *it;
 }
 
@@ -195,24 +180,25 @@ Json member(const Json& object, const char* key, const std::string& where) {
 Json list_of(const Json& object, const char* key, const std::string& where) {
   auto it = object.find(key);
   if (it == object.end() || it->is_null()) return Json::array();
-  if (!it->is_array()) malformed(where + ", key '" + key + "'", "a list", it->type_name());
+  if (!it->is_array())
+    malformed_tokenizer(where + ", key '" + key + "'", "a list", it->type_name());
   return *it;
 }
 
 void read_model(const Reader& reader, const std::string& file, TokenizerFile* out) {
   std::string where = file + ", model";
   Json model = member(reader.root, "model", file);
-  if (model.is_null()) malformed(file, "key 'model'", "none");
+  if (model.is_null()) malformed_tokenizer(file, "key 'model'", "none");
   std::string type = get_string_or(model, "type", "BPE", where);
-  if (type != "BPE") unsupported(where, "type BPE", type);
-  if (!reader.saw_vocab) malformed(where, "an object 'vocab'", "none");
-  if (!reader.saw_merges) malformed(where, "a list 'merges'", "none");
+  if (type != "BPE") unsupported_tokenizer(where, "type BPE", type);
+  if (!reader.saw_vocab) malformed_tokenizer(where, "an object 'vocab'", "none");
+  if (!reader.saw_merges) malformed_tokenizer(where, "a list 'merges'", "none");
   if (get_double_or(model, "dropout", 0, where) != 0) {
-    unsupported(where, "no dropout", "dropout " + model["dropout"].dump());
+    unsupported_tokenizer(where, "no dropout", "dropout " + model["dropout"].dump());
   }
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     std::string text = get_string_or(model, key, "", where);
-    if (!text.empty()) unsupported(where, fmt::format("no {}", key), "'" + text + "'");
+    if (!text.empty()) unsupported_tokenizer(where, fmt::format("no {}", key), "'" + text + "'");
   }
   out->bpe = reader.bpe;
   out->bpe.byte_fallback = get_bool_or(model, "byte_fallback", false, where);
@@ -244,12 +230,12 @@ std::vector<int32_t> template_ids(const Json& processor, const std::string& name
                                   const std::string& where) {
   Json tokens = member(processor, "special_tokens", where);
   if (tokens.is_null() || !tokens.contains(name)) {
-    malformed(where + ", special_tokens", "token '" + name + "'", "none");
+    malformed_tokenizer(where + ", special_tokens", "token '" + name + "'", "none");
   }
   std::vector<int32_t> ids;
   std::string here = where + ", special_tokens, " + name;
   for (const Json& id : list_of(member(tokens, name.c_str(), where), "ids", here)) {
-    if (!id.is_number_integer()) malformed(here, "integer ids", id.dump());
+    if (!id.is_number_integer()) malformed_tokenizer(here, "integer ids", id.dump());
     ids.push_back(checked_id(here, name, id.get<int64_t>()));
   }
   return ids;
@@ -259,19 +245,20 @@ void read_template(const Json& processor, const std::string& where, TokenizerFil
   bool behind = false;
   for (const Json& piece : list_of(processor, "single", where)) {
     if (piece.is_object() && piece.contains("Sequence")) {
-      if (behind) unsupported(where, "one sequence in 'single'", "two");
+      if (behind) unsupported_tokenizer(where, "one sequence in 'single'", "two");
       behind = true;
       continue;
     }
     if (!piece.is_object() || !piece.contains("SpecialToken")) {
-      malformed(where + ", single", "SpecialToken or Sequence", piece.dump().substr(0, 60));
+      malformed_tokenizer(where + ", single", "SpecialToken or Sequence",
+                          piece.dump().substr(0, 60));
     }
     std::string name = get_string(member(piece, "SpecialToken", where), "id", where);
     std::vector<int32_t> ids = template_ids(processor, name, where);
     std::vector<int32_t>& to = behind ? out->suffix : out->prefix;
     to.insert(to.end(), ids.begin(), ids.end());
   }
-  if (!behind) malformed(where + ", single", "a Sequence", "none");
+  if (!behind) malformed_tokenizer(where + ", single", "a Sequence", "none");
 }
 
 void read_post_processor(const Json& processor, const std::string& where, TokenizerFile* out) {
@@ -285,10 +272,10 @@ void read_post_processor(const Json& processor, const std::string& where, Tokeni
     return;
   }
   if (type != "TemplateProcessing") {
-    unsupported(where, "TemplateProcessing, ByteLevel or a Sequence of them", type);
+    unsupported_tokenizer(where, "TemplateProcessing, ByteLevel or a Sequence of them", type);
   }
   bool first = out->prefix.empty() && out->suffix.empty();
-  if (!first) unsupported(where, "one TemplateProcessing", "two");
+  if (!first) unsupported_tokenizer(where, "one TemplateProcessing", "two");
   read_template(processor, where, out);
 }
 
@@ -297,7 +284,8 @@ void read_post_processor(const Json& processor, const std::string& where, Tokeni
 TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& where) {
   Reader reader(where);
   bool complete = Json::sax_parse(text.begin(), text.end(), &reader);
-  if (!complete || !reader.root.is_object()) malformed(where, "a JSON object", "something else");
+  if (!complete || !reader.root.is_object())
+    malformed_tokenizer(where, "a JSON object", "something else");
   TokenizerFile out;
   const Json& root = reader.root;
   read_model(reader, where, &out);
