@@ -26,8 +26,8 @@ class Runs : public ::testing::Test {
                 std::vector<std::string> overrides) const;
   // 12 short conversations in data.jsonl.
   void write_data() const;
-  // Six steps on data.jsonl, which is also the evaluation data unless sft_eval_ names another. Both runs stop where they ask for
-  // the (stop_after + 1)st time at a point of the kind `point`.
+  // Six steps on data.jsonl, which is also the evaluation data unless sft_eval_ names another. Both
+  // runs stop where they ask for the (stop_after + 1)st time at a point of the kind `point`.
   SftSummary sft(const std::string& output, std::vector<std::string> overrides,
                  int64_t stop_after = 1000, StopPoint point = StopPoint::step) const;
   // Four steps of 3 prompts × 4 completions of at most 6 tokens, rewarded by their length.

@@ -54,6 +54,7 @@ struct OpRow {
   // put on a kink on purpose.
   bool gradient = true;
   std::string module_header = {};
+  bool newer_only = false;  // the older plug-in's compiler refuses it
 };
 
 // transform::vjp, for the tests of rooms that may not include transform.
