@@ -62,7 +62,8 @@ void check_axes(const PlacementOptions& options, const std::vector<Rule>& family
     std::string near = nearest(axis.name, named);
     fail({.id = "sharding.axis_without_rule",
           .where = "mesh axis '" + axis.name + "'",
-          .expected = "an axis that a rule or a spec names, such as " + join(named, ", "),
+          .expected = "an axis that a rule or a spec names" +
+                      (named.empty() ? "" : ", such as " + join(named, ", ")),
           .got = "one that would split nothing",
           .cure = near.empty() ? "Give it a rule (--shard 'NAME = " + axis.name + "')"
                                : "Did you mean '" + near + "'?"});
@@ -92,13 +93,13 @@ Placement place(const Manifest& manifest, const PlacementOptions& options,
   out.mesh = options.mesh;
   out.strict = options.strict;
   out.rules = options.rules;
-  check_axes(options, family);
   for (Rule rule : family) {
     if (has_rule(options.rules, rule.name)) continue;
     std::erase_if(rule.candidates, [&](const auto& axes) { return !known(options.mesh, axes); });
     out.rules.push_back(std::move(rule));
   }
   check_specs(options.specs, manifest);
+  check_axes(options, family);
   std::vector<Slot> slots = manifest.slots();
   for (Slot& slot : slots) {
     const SpecRule* given = spec_for(options.specs, slot.name);
